@@ -1,4 +1,4 @@
-// What parses an attestation and its evidence, and describes them in OpenAPI. The verifier has a stricter reader of its own.
+// The schemas that parse an attestation and its evidence and describe them in OpenAPI. The verifier has a stricter reader of its own.
 import * as z from 'zod';
 import type { Attestation, Evidence } from './attestation.ts';
 import { MAX_LEAVES, MAX_PATH } from './batch.ts';
@@ -42,7 +42,7 @@ const batchSchema = z.strictObject({
     ),
 });
 
-/** Of the processor’s evidence; which members are there depends on `type`. */
+/** Members of the processor’s evidence; `type` decides which of them are present. */
 const processorMembers = {
   type: z
     .string()
@@ -104,7 +104,7 @@ export const attestationSchema: z.ZodType<Attestation> = z.looseObject({
     .describe('The processor’s session that the answer was signed in; absent where no processor signs'),
 });
 
-/** The session by itself, as GET /v1/attestation/session gives it. */
+/** A session by itself, as GET /v1/attestation/session returns it. */
 export const sessionSchema = z.looseObject({
   ...processorMembers,
   type: z.string().describe('The kind of processor evidence: `SEV_SNP`, `TDX`, `AZURE_SEV_SNP` or `AZURE_TDX`'),

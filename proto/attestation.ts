@@ -1,4 +1,4 @@
-// The attestation: what a client stores and anyone can verify. Its schema is in attestation-schema.ts, for those who parse it.
+// The attestation that a client stores and anyone can verify. Its schema, for code that parses it, is in attestation-schema.ts.
 
 /** One device's evidence: an SPDM measurement report and the certificate chain of the key that signed it. */
 export interface Evidence {
@@ -10,17 +10,17 @@ export interface Evidence {
   readonly certificate_chain: string;
 }
 
-/** The member `attestation` of a response: the three members of the specification, and the evidence. */
+/** The member `attestation` of a response: the three members of the specification, and optional evidence. */
 export interface Attestation {
   /** The exact text whose SHA-256 the nonce commits to. */
   readonly raw: string;
   /** 64 lowercase hex digits. */
   readonly nonce: string;
   readonly token: string;
-  /** Of 1 to 64 devices. */
+  /** Evidence of 1 to 64 devices. */
   readonly evidence?: readonly Evidence[] | undefined;
-  /** Where the nonce commits to many answers: how this one is found among them (`Batch` in batch.ts). verify/binding/batch.ts reads it. */
+  /** Where the nonce commits to several responses: this one's inclusion proof (`Batch` in batch.ts). verify/binding/batch.ts reads it. */
   readonly batch?: Readonly<Record<string, unknown>> | undefined;
-  /** Evidence of the processor whose session the answer was signed in. verify/cpu reads it. */
+  /** Evidence of the processor in whose session the response was signed. verify/cpu reads it. */
   readonly cpu?: Readonly<Record<string, unknown>> | undefined;
 }

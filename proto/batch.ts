@@ -1,5 +1,5 @@
-// A batch: many answers that one GPU nonce commits to, as the leaves of a Merkle tree (RFC 9162 §2.1). Each answer carries its own
-// path to the root. docs/attestation.md gives the bytes; sidecar, gateway and verifier compute them here.
+// A batch: several responses that one GPU nonce commits to, as the leaves of a Merkle tree (RFC 9162 §2.1). Each response carries its
+// own path to the root. docs/attestation.md gives the bytes; sidecar, gateway and verifier compute them here.
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -9,7 +9,7 @@ export const MAX_PATH = 12;
 
 /** The member `batch` of an attestation. */
 export interface Batch {
-  /** 32 random bytes of this leaf alone, in hex: without it a neighbour could confirm a guess of this leaf's raw. */
+  /** 32 random bytes of this leaf alone, in hex. Without them, a client of another leaf could confirm a guess of this raw. */
   readonly salt: string;
   /** From 0. The order of leaves is random. */
   readonly leaf_index: number;
@@ -19,11 +19,11 @@ export interface Batch {
   readonly path: readonly string[];
 }
 
-/** The side on which a sibling stands. */
+/** The side of a sibling in its pair. */
 export type Side = 'left' | 'right';
 
 /**
- * Of each entry of a leaf's path, the side on which it stands (RFC 9162 §2.1.3.2). The path has exactly as many.
+ * The side of each hash in a leaf's path (RFC 9162 §2.1.3.2). The path has exactly as many hashes.
  * @param leaf_index less than `tree_size`
  */
 export function sidesOf(leaf_index: number, tree_size: number): readonly Side[] {
@@ -34,19 +34,19 @@ export function sidesOf(leaf_index: number, tree_size: number): readonly Side[] 
   return sides;
 }
 
-// What is hashed with SHA-256: the caller does that.
+// The messages that the caller hashes with SHA-256.
 
 const encoder = new TextEncoder();
 const LEAF = encoder.encode('\0countersign/batch-leaf/v1\0');
 const NODE = Uint8Array.of(1);
 const NONCE = encoder.encode('countersign/batch-nonce/v1\0');
 
-/** Takes the leaf's salt and the digest of raw. */
-export const leafMessage = (salt: Uint8Array, raw: Uint8Array): Bytes => joined(LEAF, salt, raw);
+/** @param rawHash SHA-256 of raw. */
+export const leafMessage = (salt: Uint8Array, rawHash: Uint8Array): Bytes => joined(LEAF, salt, rawHash);
 
 export const nodeMessage = (left: Uint8Array, right: Uint8Array): Bytes => joined(NODE, left, right);
 
-/** Its digest is the nonce. A path alone does not fix the size of its tree, so the nonce does. */
+/** The SHA-256 of this message is the nonce. It includes the tree's size, which a path alone does not fix. */
 export function nonceMessage(tree_size: number, root: Uint8Array): Bytes {
   const size = new Uint8Array(8);
   new DataView(size.buffer).setUint32(4, tree_size);

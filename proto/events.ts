@@ -1,4 +1,4 @@
-// The published rules for streams of named events, /v1/responses and /v1/messages: which events end them, and what answer they are about.
+// The published rules for streams of named events, /v1/responses and /v1/messages: which events end them, and which response they yield.
 // docs/attestation.md states them in prose.
 import { FoldError, parseChunk } from './fold.ts';
 import { duplicateMember, topLevelMembers } from './json.ts';
@@ -15,18 +15,18 @@ const FORMS: Readonly<Record<string, StreamForm>> = {
   '/v1/messages': 'message',
 };
 
-/** null: a stream of this endpoint has no rule, and no proof. */
+/** null: no rule covers streams of this endpoint, so they cannot be proven. */
 export function streamFormOf(endpoint: string): StreamForm | null {
   return Object.hasOwn(FORMS, endpoint) ? (FORMS[endpoint] ?? null) : null;
 }
 
-/** What an event means for whoever forwards the stream. */
+/** The meaning of an event for code that forwards the stream. */
 export type EventKind =
   /** It may be sent at once. */
   | 'delta'
-  /** The answer is complete with it, or ends after it: it carries the attestation. */
+  /** It completes the response or announces its end, and carries the attestation. */
   | 'final'
-  /** After the final one. */
+  /** It comes after the final event. */
   | 'end'
   /** The backend's own failure, which ends the stream. */
   | 'error';
@@ -36,20 +36,21 @@ export interface EventRecord {
   /** @param text the payload. @throws {FoldError} for an event that is not of the form, or is out of order. */
   add(name: string | null, text: string): EventKind;
   /**
-   * Adds an event that repeats the last one but for its text, and its `sequence_number` where it has one. The last one must have been a
-   * {@link TextDelta}. Returns false where it is out of order, and adds nothing then.
+   * Adds an event that differs from the last one only in its text and its `sequence_number`. The last one must have been a
+   * {@link TextDelta}. Returns false, and adds nothing, where the event is out of order.
    */
   repeat(text: string, sequence: number | null): boolean;
-  /** What of the last event a repetition may change; null: it is no such event. */
-  readonly textDelta: TextDelta | null /** The answer's own id, once an event named it. */;
+  /** The parts of the last event that {@link repeat} may change; null: it is no {@link TextDelta}. */
+  readonly textDelta: TextDelta | null;
+  /** The response's own id, once an event named it. */
   readonly id: string | null;
-  /** The JSON text of the answer. @throws {FoldError} unless the stream is complete. */
+  /** The JSON text of the response. @throws {FoldError} unless the stream is complete. */
   text(): string;
 }
 
-/** An event that adds text to a place where text stands already. */
+/** An event that appends to an existing text. */
 export interface TextDelta {
-  /** The member that holds the text: it stands once in the event. */
+  /** The member that holds the text; the event has it once. */
   readonly member: 'delta' | 'text';
   readonly text: string;
   readonly sequence: number | null;
@@ -59,7 +60,7 @@ export function recordEvents(form: Exclude<StreamForm, 'completion'>): EventReco
   return form === 'response' ? new ResponseEvents() : new MessageEvents();
 }
 
-/** Types of the event that completes a response. */
+/** Whether an event of this type completes a response. */
 export const isFinalResponse = (type: unknown): boolean =>
   type === 'response.completed' || type === 'response.incomplete';
 
@@ -78,18 +79,18 @@ function parse(name: string | null, text: string): Json & { readonly type: strin
   return event as Json & { readonly type: string };
 }
 
-// /v1/responses: the last event holds the whole response. What was streamed before must be what stands in it.
+// /v1/responses: the last event holds the whole response, which must contain the texts that were streamed before.
 
-/** Where the text of an event stands in the item of the final response, by the event's type without `.delta` or `.done`. */
-interface Place {
-  /** The member of a `.done` event that has the whole text, and of the item (or its part) in the final response. */
+/** The location of an event's text in the item of the final response, by the event's type without `.delta` or `.done`. */
+interface TextLocation {
+  /** The member with the whole text, in a `.done` event and in the final response's item or part. */
   readonly member: string;
-  /** The item's list of parts, and the event's member that counts them. */
+  /** The item's list of parts, and the event's member with the part's index. */
   readonly parts?: readonly [list: string, index: string];
 }
 
 const CONTENT = ['content', 'content_index'] as const;
-const PLACES: Readonly<Record<string, Place>> = {
+const TEXT_LOCATIONS: Readonly<Record<string, TextLocation>> = {
   'response.output_text': { member: 'text', parts: CONTENT },
   'response.refusal': { member: 'refusal', parts: CONTENT },
   'response.reasoning_text': { member: 'text', parts: CONTENT },
@@ -101,11 +102,11 @@ const PLACES: Readonly<Record<string, Place>> = {
 };
 
 interface Streamed {
-  readonly place: Place;
+  readonly location: TextLocation;
   readonly item_id: string | null;
   readonly output_index: number;
   readonly part_index: number;
-  /** null where no delta came. */
+  /** null: no delta came. */
   deltas: string | null;
   done: string | null;
 }
@@ -115,7 +116,7 @@ class ResponseEvents implements EventRecord {
   #begun = false;
   #sequence = -1;
   readonly #streamed = new Map<string, Streamed>();
-  /** Where the last event, if it was a delta, put its text. */
+  /** The text that the last event appended to, if it was a delta. */
   #last: Streamed | null = null;
   #text: string | null = null;
   textDelta: TextDelta | null = null;
@@ -131,7 +132,7 @@ class ResponseEvents implements EventRecord {
     if (this.#text !== null) throw new FoldError('an event comes after the final one');
     this.#last = null;
     this.textDelta = null;
-    this.#inOrder(type, event);
+    this.#checkOrder(type, event);
     if (type === 'response.failed') return 'error';
     if (isFinalResponse(type)) {
       this.#finish(event, text);
@@ -153,7 +154,7 @@ class ResponseEvents implements EventRecord {
     return this.#text;
   }
 
-  #inOrder(type: string, event: Json): void {
+  #checkOrder(type: string, event: Json): void {
     if ((type === 'response.created') === this.#begun)
       throw new FoldError(this.#begun ? 'a second response begins' : 'the response has not begun');
     this.#begun = true;
@@ -168,13 +169,20 @@ class ResponseEvents implements EventRecord {
 
   #record(type: string, event: Json): void {
     const kind = type.slice(0, type.lastIndexOf('.'));
-    const place = Object.hasOwn(PLACES, kind) ? PLACES[kind] : undefined;
-    if (place === undefined) return;
+    const location = Object.hasOwn(TEXT_LOCATIONS, kind) ? TEXT_LOCATIONS[kind] : undefined;
+    if (location === undefined) return;
     const item_id = textIn(event.item_id);
     const output_index = numberOf(event.output_index) ?? 0;
-    const part_index = place.parts === undefined ? 0 : (numberOf(event[place.parts[1]]) ?? 0);
+    const part_index = location.parts === undefined ? 0 : (numberOf(event[location.parts[1]]) ?? 0);
     const key = `${kind} ${output_index} ${part_index} ${item_id}`;
-    const streamed = this.#streamed.get(key) ?? { place, item_id, output_index, part_index, deltas: null, done: null };
+    const streamed = this.#streamed.get(key) ?? {
+      location,
+      item_id,
+      output_index,
+      part_index,
+      deltas: null,
+      done: null,
+    };
     this.#streamed.set(key, streamed);
     if (type.endsWith('.delta')) {
       const text = textIn(event.delta) ?? noText();
@@ -182,7 +190,7 @@ class ResponseEvents implements EventRecord {
       this.#last = streamed;
       this.textDelta = { member: 'delta', text, sequence: numberOf(event.sequence_number) };
     }
-    if (type.endsWith('.done')) streamed.done = textIn(event[place.member]) ?? noText();
+    if (type.endsWith('.done')) streamed.done = textIn(event[location.member]) ?? noText();
   }
 
   #finish(event: Json, text: string): void {
@@ -194,10 +202,10 @@ class ResponseEvents implements EventRecord {
     const output = listIn(response, 'output');
     const items = new Map<unknown, unknown>();
     for (const item of output) if (isObject(item) && !items.has(item.id)) items.set(item.id, item);
-    for (const { place, item_id, output_index, part_index, deltas, done } of this.#streamed.values()) {
+    for (const { location, item_id, output_index, part_index, deltas, done } of this.#streamed.values()) {
       const item = (item_id === null ? undefined : items.get(item_id)) ?? output[output_index];
-      const part: unknown = place.parts === undefined ? item : listIn(item, place.parts[0])[part_index];
-      const final = isObject(part) ? part[place.member] : undefined;
+      const part: unknown = location.parts === undefined ? item : listIn(item, location.parts[0])[part_index];
+      const final = isObject(part) ? part[location.member] : undefined;
       if ((deltas !== null && deltas !== final) || (done !== null && done !== final))
         throw new FoldError('the final response differs from what was streamed');
     }
@@ -215,19 +223,19 @@ function noText(): never {
   throw new FoldError('a delta has no text');
 }
 
-// /v1/messages: no event holds the whole message. It is what the events fold into.
+// /v1/messages: no event holds the whole message. The events fold into it.
 //
 //  1. `message` of message_start is the message; its `content` must be absent, null or an empty list.
-//  2. content_block_start: `content_block` is the block at `index`, which is the number of blocks so far.
+//  2. content_block_start: `content_block` is the block at `index`, which must be the number of blocks so far.
 //  3. content_block_delta, to the block at `index` while it is open, by the type of its `delta`:
 //     input_json_delta: `partial_json` is appended to a text, which replaces the block's `input` at its content_block_stop, unless empty;
 //     citations_delta: `citation` is appended to the list `citations`; signature_delta: `signature` is set;
 //     any other: its members but `type` are added to the block: a string is appended to a string, anything else is set.
 //  4. message_delta: the event's members but `type`, `delta` and `usage` are set on the message, then those of `delta`, and those of
-//     the event's `usage` on the message's `usage`. The first two set no `content`, `usage` or `attestation`. After the one whose
-//     `delta` has a `stop_reason`, others have nothing but `usage`.
-//  5. Other events, `ping` and those that may come to be, change nothing.
-//  6. `content` of the message is the list of blocks, in the place where message_start has it, otherwise last.
+//     the event's `usage` on the message's `usage`. The first two set no `content`, `usage` or `attestation`. After the event whose
+//     `delta` has a `stop_reason`, later ones have nothing but `usage`.
+//  5. Other events, such as `ping` and types of the future, change nothing.
+//  6. `content` of the message is the list of blocks, at the position where message_start has it, otherwise last.
 
 interface Block {
   readonly value: Json;
@@ -239,7 +247,7 @@ class MessageEvents implements EventRecord {
   #message: Json | null = null;
   #usage: Json | null = null;
   readonly #blocks: Block[] = [];
-  /** The block that the last event, if it was a delta of text, added to. */
+  /** The block that the last event appended to, if it was a text delta. */
   #last: Block | null = null;
   textDelta: TextDelta | null = null;
   #state: 'open' | 'final' | 'stopped' = 'open';
@@ -324,7 +332,7 @@ class MessageEvents implements EventRecord {
   }
 }
 
-/** Members of a message that are made of other events, or are the gateway's. */
+/** Members of a message that message_delta may not set: other events or the gateway make them. */
 const NOT_SET: readonly string[] = ['content', 'usage', 'attestation'];
 
 const isEmpty = (list: unknown): boolean => (list ?? null) === null || (Array.isArray(list) && list.length === 0);
@@ -360,6 +368,6 @@ function close(block: Block): void {
   } catch (cause) {
     throw new FoldError('the input of a tool is not JSON', { cause });
   }
-  // Readers differ in which of two members of one name they take.
+  // Parsers differ in which of two members with the same name they take.
   if (duplicateMember(block.input) !== null) throw new FoldError('the input of a tool names a member twice');
 }

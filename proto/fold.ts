@@ -2,13 +2,13 @@
 //
 //  1. Members are merged in the order in which they first appear (integer-like names first, as ECMAScript orders them).
 //  2. null sets a member that is absent and replaces nothing.
-//  3. A string inside `delta` or `text` of an item that merges by its index (6), as choices do, is appended to what is there.
-//     These are set instead, and the last one that is not empty wins: `role`, `id`, `type`, `name`, and every string outside
-//     (`finish_reason`, `model`, …).
+//  3. A string inside `delta` or `text` of an item that merges by its index (6), as choices do, is appended to the earlier string.
+//     `role`, `id`, `type`, `name` and every string outside of these (`finish_reason`, `model`, …) are set instead, and the last one
+//     that is not empty wins.
 //  4. Numbers and booleans are set, and the last one wins. A number keeps its source text.
 //  5. Objects merge member by member.
 //  6. Arrays whose items have an integer `index` merge by it and are sorted by it; other arrays are appended.
-//  7. `usage` is the last one that is not null, whole.
+//  7. The last `usage` that is not null is taken whole.
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
 //     `index` is removed from its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
@@ -23,10 +23,10 @@ const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
 /** A longer string is serialized by the caller, a longer array in batches. */
 const LONG_LENGTH = 64 * 1024;
 const BATCH_ITEMS = 128;
-/** A larger index is not a position, and its array is appended. */
+/** An item with a larger index counts as one without an index. */
 const MAX_INDEX = 10_000;
 
-/** A payload is not a JSON object. The message never quotes it. */
+/** A payload is not a JSON object, or does not fit into its stream. The message never quotes it. */
 export class FoldError extends Error {
   override readonly name = 'FoldError';
 }
@@ -48,7 +48,7 @@ export function parseChunk(payload: string): Chunk {
   // llama-server begins some streams with `null`, an event without content.
   if (value === null) return {};
   if (!isJsonObject(value)) throw new FoldError('a chunk is not a JSON object');
-  // Readers differ in which of two members of one name they take.
+  // Parsers differ in which of two members with the same name they take.
   if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
   return value;
 }
@@ -63,7 +63,7 @@ export class Fold {
   #pendingIndex = -1;
 
   add(chunk: Chunk): void {
-    this.#settle();
+    this.#addPending();
     for (const key of Object.keys(chunk)) {
       const value = chunk[key] as Json;
       if (key === 'usage') {
@@ -78,13 +78,13 @@ export class Fold {
    */
   addContent(index: number, content: string): void {
     if (index !== this.#pendingIndex) {
-      this.#settle();
+      this.#addPending();
       this.#pendingIndex = index;
     }
     this.#pendingText += content;
   }
 
-  #settle(): void {
+  #addPending(): void {
     if (this.#pendingIndex < 0) return;
     const choices = this.#completion.choices as JsonObject[];
     const last = choices.at(-1) as JsonObject;
@@ -97,7 +97,7 @@ export class Fold {
   }
 
   #finish(): void {
-    this.#settle();
+    this.#addPending();
     for (const items of this.#unordered) order(items);
     this.#unordered.clear();
   }
@@ -160,11 +160,11 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean, unordered:
     // Nearly always the last item grows, or a new one begins after it.
     const last = before.at(-1);
     const lastIndex = last === undefined ? -1 : (indexOf(last) ?? MAX_INDEX + 1);
-    const behind = lastIndex < index && !unordered.has(before);
-    const found = lastIndex === index ? last : behind ? undefined : byIndex(before).get(index);
+    const comesLast = lastIndex < index && !unordered.has(before);
+    const found = lastIndex === index ? last : comesLast ? undefined : byIndex(before).get(index);
     const into = merged(found, item, key, inDelta, unordered);
     if (into === found) continue;
-    if (!behind) unordered.add(before);
+    if (!comesLast) unordered.add(before);
     before.push(into);
     indexed.get(before)?.set(index, into);
   }
@@ -174,13 +174,13 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean, unordered:
 /** Sorts items by their indices. An item without an index stays after the items that came before it. */
 function order(items: Json[]): void {
   let highest = -1;
-  const placed = items.map((item) => {
+  const ranked = items.map((item) => {
     const index = indexOf(item);
     highest = Math.max(highest, index ?? -1);
-    return { item, place: index ?? highest };
+    return { item, rank: index ?? highest };
   });
-  placed.sort((a, b) => a.place - b.place);
-  for (const [i, { item }] of placed.entries()) items[i] = item;
+  ranked.sort((a, b) => a.rank - b.rank);
+  for (const [i, { item }] of ranked.entries()) items[i] = item;
 }
 
 /** The items of an array by index, built when an item other than the last grows. It avoids a search of a long array for each chunk. */

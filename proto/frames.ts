@@ -20,7 +20,7 @@ const id = z.string().min(1).max(128);
 const digest = z.string().regex(/^[0-9a-f]{64}$/);
 
 /** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: the sidecar can attest. */
-const troubleSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
+const unavailableSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
 
 /** Sidecar → gateway: the first frame, and sent again when the attester or the devices have changed. */
 const helloSchema = z.strictObject({
@@ -32,30 +32,30 @@ const helloSchema = z.strictObject({
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
   /** Public keys (JWK set) of tokens that the sidecar signs itself; absent when NVIDIA's verifier signs them. */
   token_keys: z.strictObject({ keys: z.array(z.record(z.string(), z.unknown())).max(16) }).optional(),
-  /** The processor whose evidence the answers carry; null without. */
+  /** The processor whose evidence responses carry; null without one. */
   cpu: z.strictObject({ type: z.string().min(1).max(32) }).nullable(),
-  trouble: troubleSchema,
+  trouble: unavailableSchema,
 });
 
-/** Whose answers may share a nonce with this one: everybody's, or those of requests with the same digest. Absent: nobody's. */
-const sharesSchema = z.union([z.literal('all'), digest]).optional();
+/** The responses that may share a nonce with this one: all, or those to requests with the same digest. Absent: none. */
+const batchGroupSchema = z.union([z.literal('all'), digest]).optional();
 
 /** Gateway → sidecar: a request to attest raw. The sidecar hashes raw itself and never signs a nonce that it receives. */
 const attestSchema = z.strictObject({
   type: z.literal('attest'),
   id,
-  batch: sharesSchema,
+  batch: batchGroupSchema,
   raw: z.string().min(2).max(MAX_RAW_LENGTH),
 });
-/** The same in binary: raw's UTF-8 bytes follow the head. The response is binary too. */
+/** The head of the same frame in binary; raw's UTF-8 bytes follow it. The response is binary too. */
 export const attestHeadSchema = attestSchema.omit({ raw: true });
 /** Gateway → sidecar: cancels a request whose client has disconnected. */
 const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: a request for a session that holds this challenge. */
 const sessionRequestSchema = z.strictObject({ type: z.literal('session'), id, challenge: digest });
 /**
- * Gateway → sidecar: the key configurations of sealed prompts that the gateway can open, each the document of one session in base64, sent
- * behind the hello and at each change. Sessions from now on name the first. Where the current session names none of them, another is made.
+ * Gateway → sidecar: the key configurations for sealed prompts that the gateway can open, each an `application/ohttp-keys` document in
+ * base64. Sent after the hello and at each change. New sessions name the first; a current session that names none of them is replaced.
  */
 const keysSchema = z.strictObject({
   type: z.literal('keys'),
@@ -75,8 +75,8 @@ const phasesSchema = z.strictObject({
 export type Phases = z.infer<typeof phasesSchema>;
 
 /**
- * Sidecar → gateway: a session. Without an id it is the one that answers are signed in from now on, sent behind the hello and at each
- * renewal; with one, the response to a request.
+ * Sidecar → gateway: a session. With an id, it is the response to a request. Without one, it is the session in which responses are signed
+ * from now on, sent after the hello and at each renewal.
  */
 const sessionSchema = z.strictObject({
   type: z.literal('session'),
@@ -89,7 +89,7 @@ const sessionSchema = z.strictObject({
 });
 export type SessionFrame = z.infer<typeof sessionSchema>;
 
-/** The signature over an answer, and the SHA-256 of the session's statement. */
+/** The signature over a response, and the SHA-256 of the session's statement. */
 const signedSchema = z.strictObject({ session: digest, signature: z.string().min(86).max(90) });
 export type Signed = z.infer<typeof signedSchema>;
 
@@ -110,19 +110,19 @@ const attestedSchema = z.strictObject({
   nonce: digest,
   token: z.string().min(2),
   evidence: z.array(evidenceSchema).min(1).max(64),
-  /** Where the nonce commits to a batch. */
+  /** Present where the nonce commits to a batch. */
   batch: batchSchema.optional(),
   /** Absent where no processor signs. */
   cpu: signedSchema.optional(),
   phases: phasesSchema.optional(),
 });
 
-/** The same in binary: the JSON text of {@link attestedMembersSchema} follows the head. */
+/** The head of the same frame in binary; the JSON text of {@link attestedMembersSchema} follows it. */
 export const attestedHeadSchema = attestedSchema.omit({ token: true, evidence: true, batch: true });
 
 /**
- * Sidecar → gateway, binary only: the answers of one batch that this gateway waits for. Behind the head stand the JSON text of
- * {@link leavesSchema}, a line feed, and that of {@link attestedMembersSchema}, which is the same for all of them.
+ * Sidecar → gateway, binary only: the attestations of one batch that this gateway waits for. After the head come the JSON text of
+ * {@link leavesSchema}, a line feed, and that of {@link attestedMembersSchema}, which all of them share.
  */
 export const attestedBatchHeadSchema = z.strictObject({
   type: z.literal('attested_batch'),
@@ -141,8 +141,8 @@ export const leavesSchema = z
 export type BatchLeaf = z.infer<typeof leavesSchema>[number];
 export type AttestedBatchHead = z.infer<typeof attestedBatchHeadSchema>;
 /**
- * The members of an attestation beside raw and nonce. They become part of the response as text, so only their shape is validated; the
- * base64 is left to the verifier.
+ * The token and the evidence of an attestation. They become part of the response as text, so only their shape is validated; the base64 is
+ * left to the verifier.
  */
 export const attestedMembersSchema = z.strictObject({
   token: z.string().min(2),
@@ -192,7 +192,7 @@ const statusSchema = z.strictObject({
   collecting: z.number().int().nonnegative(),
   attested_total: z.number().int().nonnegative(),
   failed_total: z.number().int().nonnegative(),
-  trouble: troubleSchema,
+  trouble: unavailableSchema,
 });
 
 export const toSidecarSchema = z.discriminatedUnion('type', [
@@ -213,7 +213,7 @@ export const fromSidecarSchema = z.discriminatedUnion('type', [
 export type Hello = z.infer<typeof helloSchema>;
 export type Attested = z.infer<typeof attestedSchema>;
 export type Failed = z.infer<typeof failedSchema>;
-/** Whose answers may share a nonce: everybody's, or those of the same digest. */
-export type BatchGroup = NonNullable<z.infer<typeof sharesSchema>>;
+/** The responses that may share a nonce: all, or those with the same digest. */
+export type BatchGroup = NonNullable<z.infer<typeof batchGroupSchema>>;
 export type ToSidecar = z.infer<typeof toSidecarSchema>;
 export type FromSidecar = z.infer<typeof fromSidecarSchema>;

@@ -132,7 +132,7 @@ function finish(text: string, brace: number, members: Member[]): Member[] {
 }
 
 /**
- * Returns where each element of a JSON array stands in its text. As {@link topLevelMembers} it finds offsets and does not validate.
+ * Returns the offsets of each element of a JSON array in its text. Like {@link topLevelMembers}, it does not validate.
  * @throws {JsonTextError} when the text is not an array.
  */
 export function arrayElements(text: string): Pick<Member, 'valueStart' | 'valueEnd'>[] {

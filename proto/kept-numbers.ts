@@ -1,5 +1,5 @@
-// JSON numbers that keep their source text: `1.0`, 20-digit integers and `1e-05` survive a parse and a stringify. ECMAScript does it by
-// "JSON.parse source text access" (ES2026); systems that lack it, such as Node 20, have the same by way of the text.
+// JSON numbers that keep their source text: `1.0`, 20-digit integers and `1e-05` survive a parse and a stringify. ECMAScript has this as
+// "JSON.parse source text access" (ES2026). On runtimes that lack it, such as Node 20, the JSON text is edited instead.
 
 interface Numbers {
   /** `JSON.parse` whose numbers stringify to their source text. A number that would change is an object. @throws {SyntaxError} */
@@ -10,12 +10,12 @@ interface Numbers {
   isKept(value: unknown): value is KeptNumber;
 }
 
-/** Of ECMAScript's own kept numbers too. */
+/** A number that is kept as text, by ECMAScript's `JSON.rawJSON` or by {@link byText}. */
 interface KeptNumber {
   readonly rawJSON: string;
 }
 
-/** Matches texts that may contain a number which JavaScript prints differently: long, with an exponent, a trailing zero or -0. */
+/** Matches texts that may contain a number which JavaScript prints differently: long, tiny, with an exponent, a trailing zero or -0. */
 const RISKY = /[0-9.]{16}|[0-9][eE]|\.[0-9]*0(?![0-9])|0\.0{5}|-0(?!\.)/;
 
 interface RawJson {
@@ -23,7 +23,7 @@ interface RawJson {
   isRawJSON(value: unknown): value is KeptNumber;
 }
 
-/** By ECMAScript's own means. */
+/** Keeps numbers with ECMAScript's own `JSON.rawJSON`. */
 export function native({ rawJSON, isRawJSON }: RawJson): Numbers {
   const keep = (_key: string, value: unknown, { source }: { source?: string }): unknown =>
     typeof value !== 'number' || source === undefined || source === String(value) ? value : rawJSON(source);
@@ -35,9 +35,9 @@ export function native({ rawJSON, isRawJSON }: RawJson): Numbers {
   };
 }
 
-/** By the text: numbers that would change are marked strings while JSON is parsed, and again while it is written. */
+/** Keeps numbers by editing the text: those that would change are marked strings while JSON is parsed and while it is written. */
 export function byText(): Numbers {
-  // Random, so that no text of others holds it.
+  // Random, so that no foreign text contains it.
   const id = crypto.randomUUID();
   const mark = `number ${id} `;
   class Kept implements KeptNumber {
@@ -58,7 +58,9 @@ export function byText(): Numbers {
       return RISKY.test(text) ? JSON.parse(marked(text, mark), unmarked) : value;
     },
     stringify: (value) =>
-      JSON.stringify(value).replace(WRITTEN, (found, of: string, source: string) => (of === id ? source : found)),
+      JSON.stringify(value).replace(WRITTEN, (found, markId: string, source: string) =>
+        markId === id ? source : found,
+      ),
     isKept: (value): value is KeptNumber => value instanceof Kept,
   };
 }
@@ -66,14 +68,14 @@ export function byText(): Numbers {
 const WRITTEN = /"number ([-0-9a-f]{36}) ([-+.0-9eE]+)"/g;
 const NUMBER = /-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?/y;
 
-/** The same JSON, each number that would change as a string that begins with `mark`. @param text JSON */
+/** Replaces each number that would change by a string that begins with `mark`. @param text JSON */
 function marked(text: string, mark: string): string {
   let out = '';
   let from = 0;
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
     if (c === 0x22) {
-      // To the end of the string: the next quote that no backslash escapes.
+      // Skips to the end of the string: the next quote that no backslash escapes.
       for (i++; text.charCodeAt(i) !== 0x22; i++) if (text.charCodeAt(i) === 0x5c) i++;
     } else if (c === 0x2d || (c >= 0x30 && c <= 0x39)) {
       NUMBER.lastIndex = i;
@@ -98,7 +100,7 @@ export function isKeptNumber(value: unknown): value is object {
   return isKept(value);
 }
 
-/** The source text of such a number. */
+/** The source text of a kept number. */
 export const keptText = (number: object): string => (number as KeptNumber).rawJSON;
 
 /** The value of a number, kept as text or not; null for any other value. */

@@ -1,4 +1,4 @@
-// The launch file: which images run in a confidential guest. Its SHA-256 stands where the processor vouches for it
+// The launch file: which images run in a confidential guest. The processor's evidence vouches for its SHA-256
 // (docs/attestation.md §7.13).
 import { JsonTextError } from './json.ts';
 
@@ -10,22 +10,22 @@ export interface Launch {
   readonly compose_sha256: string;
   /** `verity_root`: root hash of the volume that holds the weights, in hex; null where nothing measures them. */
   readonly model: { readonly name: string; readonly verity_root: string | null };
-  /** What the services may reach: nothing, or the places that models are downloaded from. */
+  /** What the services may reach: nothing, or the servers that models are downloaded from. */
   readonly egress: 'none' | 'models';
-  /** SHA-256 of the operator's public key, in hex; null where the launch is nobody's in particular. */
+  /** SHA-256 of the operator's public key, in hex; null where the launch names no operator. */
   readonly operator: string | null;
 }
 
 export const EGRESS = ['none', 'models'] as const;
 export const MAX_LAUNCH_CHARACTERS = 256 * 1024;
-/** What a launch names at least. */
+/** Services that every launch file names. */
 export const SERVICES = ['gateway', 'sidecar', 'backend'] as const;
 const MAX_SERVICES = 32;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 const PINNED = /^[\x21-\x3f\x41-\x7e]{1,512}@sha256:[0-9a-f]{64}$/;
 const SHA256 = /^[0-9a-f]{64}$/;
 
-/** `login` stands in each: an image with one is none that a launch file can be about. */
+/** `login` is always false: no launch file describes an image that allows a login. */
 export function writeLaunch({ images, compose_sha256, model, egress, operator }: Launch): string {
   const { name, verity_root } = model;
   const sorted = Object.fromEntries(Object.entries(images).sort(([a], [b]) => (a < b ? -1 : 1)));
@@ -50,7 +50,7 @@ export function readLaunch(text: string): Launch {
   return launch;
 }
 
-/** The first member that is not what it must be; null where all are. */
+/** The first invalid member; null where all are valid. */
 export function wrongMember({ images, compose_sha256, model, egress, operator }: Launch): string | null {
   if (!isRecord(images)) return 'images';
   const named = Object.entries(images);

@@ -10,7 +10,7 @@ const MAX_ROLE = 64;
 
 const TEE_FORMS = 'must be true, false, null or an object of batch and challenge';
 
-/** The member `tee`, which the gateway cuts out of the body: whether, and how, the answer is to be attested. */
+/** The member `tee`, which the gateway cuts out of the body: whether and how the response is to be attested. */
 export const teeSchema = z
   .union(
     [

@@ -15,11 +15,11 @@ export const MAX_RAW_LENGTH = 60 * 1024 * 1024;
 export interface StreamDigest {
   /** Number of `data:` payloads that the backend sent, without `[DONE]`. */
   readonly events: number;
-  /** SHA-256 in hex over those payloads in order, each followed by `\n`; where events have names, over name, `\n`, payload, `\n` of each. */
+  /** SHA-256 in hex over those payloads in order, each followed by `\n`. Where events have names, each follows its name and `\n`. */
   readonly sha256: string;
 }
 
-/** The endpoint that raw does not name. */
+/** The endpoint of a raw that names none. */
 export const CHAT_ENDPOINT = '/v1/chat/completions';
 
 export interface RawParts {
@@ -34,21 +34,24 @@ export interface RawParts {
   readonly timestamp: number;
 }
 
-/** A path that stands in raw as it is: no character of it is escaped in JSON. */
+/** Whether a path can be spliced into raw as it is, because JSON escapes none of its characters. */
 export const isEndpoint = (path: string): boolean => /^\/v1\/[\w.~!$&'()*+,;=:@%/-]{1,250}$/.test(path);
 
-/** Splices the parts into raw. `request` and `response` must each be one JSON text, which the gateway has parsed before, `endpoint` as {@link isEndpoint} has it. */
+/**
+ * Splices the parts into raw. `request` and `response` must each be a JSON text that was parsed before, and `endpoint` must satisfy
+ * {@link isEndpoint}.
+ */
 export function buildRaw(parts: RawParts): Raw {
   const stream = parts.stream ? `,"stream":{"events":${parts.stream.events},"sha256":"${parts.stream.sha256}"}` : '';
   const { endpoint = CHAT_ENDPOINT } = parts;
-  const named = endpoint === CHAT_ENDPOINT ? '' : `"endpoint":"${endpoint}",`;
-  return `{${named}"request":${parts.request},"response":${parts.response}${stream},"timestamp":${parts.timestamp}}` as Raw;
+  const member = endpoint === CHAT_ENDPOINT ? '' : `"endpoint":"${endpoint}",`;
+  return `{${member}"request":${parts.request},"response":${parts.response}${stream},"timestamp":${parts.timestamp}}` as Raw;
 }
 
 /**
  * Splits raw into the texts that it was spliced from.
- * @throws {JsonTextError} unless raw is one JSON object with exactly `request`, `response`, `timestamp` and at most `stream` and, first,
- * `endpoint`, each once, `timestamp` in whole seconds.
+ * @throws {JsonTextError} unless raw is one JSON object of `request`, `response` and `timestamp` (whole seconds), and optionally `stream`
+ * and, as the first member, `endpoint`. Each may occur once.
  */
 export function splitRaw(raw: string): RawParts {
   try {

@@ -12,7 +12,7 @@ export const NO_ARGUMENTS =
 /** Parses a number strictly: `Number` would read a blank as 0 and accept hexadecimal digits. A default is a number already. */
 const read = (form: RegExp) => (value: unknown) => (form.test(String(value)) ? Number(value) : Number.NaN);
 
-const number = (what: string) => z.number({ error: ({ code }) => (code === 'invalid_type' ? what : undefined) });
+const number = (message: string) => z.number({ error: ({ code }) => (code === 'invalid_type' ? message : undefined) });
 
 const range = (min: number, max: number) => `must be from ${min} to ${max}`;
 
@@ -35,8 +35,8 @@ export const fraction = (min: number, max: number) =>
 
 /** Whether a URL contains a user name or a password, as `fetch` parses it. */
 export function namesUser(url: string): boolean {
-  const read = URL.canParse(url) ? new URL(url) : null;
-  return read !== null && (read.username !== '' || read.password !== '');
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  return parsed !== null && (parsed.username !== '' || parsed.password !== '');
 }
 
 /** The URL of a service. `fetch` rejects a URL with a user name, and its error message quotes the whole URL. */

@@ -1,8 +1,9 @@
 // Reads and writes the one form of an event stream that can be attested, for code that forwards, checks or stores it.
 //
-// The form has data lines, comments and empty lines, where the endpoint's events have names also one name for each event, each ended by LF or CR LF, with at most one byte order mark at the very start. A
-// comment is printable ASCII, because some readers end a line at other characters. Server-sent events (HTML Living Standard §9.2.6)
-// allow more forms, and clients differ in how they read each of them. Only data is hashed.
+// The form has data lines, comments, empty lines and, where the endpoint names its events, one `event:` line for each. Lines end in LF or
+// CR LF, and at most one byte order mark stands at the very start. A comment is printable ASCII, because some readers end a line at other
+// characters. Server-sent events (HTML Living Standard §9.2.6) allow more forms, which clients read differently. Only names and data are
+// hashed.
 
 /** The reason why a stream cannot be read. The message never quotes the stream. */
 export class SseError extends Error {
@@ -31,7 +32,7 @@ export const EVENT_END = encoder.encode('\n\n');
 const NEXT_LINE = encoder.encode('\ndata: ');
 const DONE = encoder.encode('[DONE]');
 const EMPTY = new Uint8Array(0);
-/** `event: `, a name of 128 characters, and one more. */
+/** One character more than `event: ` and the longest name, of 128 characters. */
 const MAX_NAME_LINE = 136;
 
 const malformed = (message: string) => new SseError('malformed', message);
@@ -50,7 +51,7 @@ export class EventReader<E> {
   readonly #named: boolean;
   readonly #make: (payload: Uint8Array, name: string | null) => E;
   #name: string | null = null;
-  /** The latest line with a name, and that name: most events have the name of the one before. */
+  /** The latest `event:` line and its name, cached because most events have the name of the event before. */
   #nameLine: Uint8Array = EMPTY;
   #lineName = '';
   /** A line that has not ended: the first `#line_bytes` of this buffer, which doubles when it is full. */
@@ -211,7 +212,7 @@ function readAll<E>(reader: EventReader<E>, stream: Uint8Array): E[] {
   return events;
 }
 
-/** Whether the payload ends a stream of a chat or text completion; some backends end others with it too. */
+/** Whether the payload is `[DONE]`, which ends streams of chat and text completions; some backends end other streams with it too. */
 export function isDone(payload: Uint8Array): boolean {
   return payload.length === DONE.length && startsWith(payload, DONE);
 }
@@ -223,7 +224,7 @@ export const writeNamedEvent = ({ name, payload }: NamedEvent): Uint8Array<Array
 /** Writes payloads as events: for each `data: `, its bytes, and two LF. No other byte of the backend's framing is sent to a client. */
 export const writeEvents = (payloads: readonly Uint8Array[]): Uint8Array<ArrayBuffer> => write(payloads, EMPTY);
 
-/** @param start stands before each. */
+/** @param start is written before each payload. */
 function write(payloads: readonly Uint8Array[], start: Uint8Array): Uint8Array<ArrayBuffer> {
   const chunks: Uint8Array[] = [];
   let length = 0;

@@ -1,29 +1,29 @@
 // A session: the statement that a sidecar's GPUs and its processor both sign, and the digests that bind the two to each other and to every
-// answer. Sidecar, gateway and verifier compute them here. docs/attestation.md §6 gives the bytes.
+// response. Sidecar, gateway and verifier compute them here. docs/attestation.md §6 gives the bytes.
 import { JsonTextError } from './json.ts';
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** What the sidecar states of itself for an hour at most. Times are Unix seconds. */
+/** The sidecar's statement about itself, valid for an hour at most. Times are Unix seconds. */
 export interface Statement {
-  /** 64 hex digits that somebody asked for; null in the session that answers are signed under. */
+  /** 64 hex digits from the client that requested this session; null in the session that signs responses. */
   readonly challenge: string | null;
-  /** The key that signs answers: a P-256 SubjectPublicKeyInfo in base64. */
+  /** The key that signs responses: a P-256 SubjectPublicKeyInfo in base64. */
   readonly key: string;
-  /** Of each device the SHA-256 of its second certificate's SubjectPublicKeyInfo, in hex: its boot ROM's key, which firmware updates keep. */
+  /** SHA-256 in hex of the SubjectPublicKeyInfo in each device's second certificate: the boot ROM's key, which firmware updates keep. */
   readonly devices: readonly string[];
   /** SHA-256 in hex of the SubjectPublicKeyInfo of each certificate that the gateway serves TLS with. */
   readonly tls: readonly string[];
-  /** The key configuration of sealed prompts in base64; null without. */
+  /** The key configuration for sealed prompts in base64; null without one. */
   readonly hpke: string | null;
-  /** SHA-256 of the launch file in hex; null without. */
+  /** SHA-256 of the launch file in hex; null without one. */
   readonly launch: string | null;
   readonly not_before: number;
   readonly not_after: number;
 }
 
 const PURPOSE = 'countersign.session.v1';
-/** The longest that a session may hold. */
+/** The longest validity of a session. */
 export const MAX_SESSION_SECONDS = 3_600;
 const MAX_STATEMENT_LENGTH = 16 * 1024;
 const MAX_DEVICES = 64;
@@ -73,8 +73,8 @@ const isBase64 = (value: unknown, max: number) =>
 const isListOfDigests = (value: unknown, max: number) =>
   Array.isArray(value) && value.length <= max && value.every(isDigest);
 
-// What is hashed with SHA-256, or signed: the caller does that. Each tag ends in a NUL, and raw begins with "{": nothing that is hashed for
-// one purpose can stand for another.
+// The messages that the caller hashes with SHA-256 or signs. Each begins with its own tag, which ends in a NUL, and raw begins with "{", so
+// a message for one purpose cannot serve another.
 
 const encoder = new TextEncoder();
 const tag = (text: string) => encoder.encode(`countersign/${text}/v1\0`);
@@ -85,7 +85,7 @@ export interface EvidenceBytes {
   readonly chain: Uint8Array;
 }
 
-/** The evidence of all devices, in its order. */
+/** The message of all devices' evidence, in its order. */
 export const evidenceMessage = (evidence: readonly EvidenceBytes[]): Bytes =>
   joined([
     tag('evidence'),
@@ -93,11 +93,14 @@ export const evidenceMessage = (evidence: readonly EvidenceBytes[]): Bytes =>
     ...evidence.flatMap(({ report, chain }) => [u32(report.length), report, u32(chain.length), chain]),
   ]);
 
-/** Its digest is the first 32 bytes of the processor's report data; the other 32 are zero. Takes two digests: of the statement's text and of the evidence over it. */
+/**
+ * The SHA-256 of this message is the first half of the processor's 64 bytes of report data; the rest is zero. Takes the digests of the
+ * statement's text and of the evidence over it.
+ */
 export const sessionMessage = (statement: Uint8Array, evidence: Uint8Array): Bytes =>
   joined([tag('session'), statement, evidence]);
 
-/** What the session's key signs for an answer (ECDSA): the digests of the statement, of raw, and of the answer's own evidence. */
+/** The message that the session's key signs for a response (ECDSA). Takes the digests of the statement, raw and the response's evidence. */
 export const answerMessage = (statement: Uint8Array, raw: Uint8Array, evidence: Uint8Array): Bytes =>
   joined([tag('answer'), statement, raw, evidence]);
 

@@ -35,7 +35,7 @@ import { verifyTokenSignature } from './token/signature.ts';
 import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
 
 /**
- * Verifies that a GPU signed exactly this request and this answer.
+ * Verifies that a GPU signed exactly this request and this response.
  *
  * ```ts
  * const collateral = createCollateral({ fetch: globalThis.fetch });
@@ -44,7 +44,7 @@ import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts
  * @param input an attestation, or a response that carries one: as JSON text (a JSON string of it, too) or parsed. Text is
  * better: the bytes of a response can be compared only where they are given. Or the bytes of an event stream that carries one,
  * which are then compared as `expected.transcript` is.
- * @returns what was verified; `exchange` holds the signed texts, and is to be had in no other way.
+ * @returns the verified report. `exchange` holds the signed texts, which nothing else returns.
  * @throws {VerificationError} with the code of the first check that failed and the whole list.
  * @throws {TypeError} for options that cannot be used. @throws {UnsupportedSystemError} where WebCrypto lacks what is needed.
  */
@@ -61,7 +61,7 @@ export async function verifyAttestation(input: unknown, options: VerifyOptions =
   return { ...report, valid: true, exchange, attestation };
 }
 
-/** As {@link verifyAttestation}, but a failed check is in what is returned, and the signed texts are not. */
+/** As {@link verifyAttestation}, but returns failed checks in the report, and never the signed texts. */
 export async function appraiseAttestation(input: unknown, options: VerifyOptions = {}): Promise<VerificationReport> {
   return (await runChecks(input, readOptions(options))).report;
 }
@@ -127,7 +127,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
 }
 
 /**
- * Makes the checks of the member `cpu`; none where there is no such member. They are a third of the verifier's code, so they are loaded
+ * Runs the checks of the member `cpu`; none where there is no such member. They are a third of the verifier's code, so they are loaded
  * when an attestation or the caller's options need them.
  */
 async function checkProcessor(
@@ -206,7 +206,7 @@ function checkTokenResult({ overallResult, devices }: ParsedToken) {
   return seen('the overall result is true');
 }
 
-/** A self-asserted token carries no signature that proves anything: a skip, with the reason. */
+/** The signature of a self-asserted token proves nothing: the check is a skip, with the reason. */
 async function checkTokenSignature(parsed: ParsedToken, { options, clocks }: Context) {
   const { nrasKeys: keys, countersignKeys, fetchNrasKeys: fetchKeys } = options;
   const { signature, detail } = await verifyTokenSignature(parsed, {
@@ -226,7 +226,7 @@ function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: Toke
   return token.devices.map(kindOf);
 }
 
-/** The checks that are made on evidence. Evidence may be absent only where NVIDIA signed the token. */
+/** The checks of evidence. Evidence may be absent only where NVIDIA signed the token. */
 const OF_DEVICES = [
   'report_form',
   'report_nonce',
@@ -281,12 +281,12 @@ export function compareTokenWithReports({ devices }: ParsedToken, reports: reado
   const compared = new Set<DeviceClaims>();
   // NVIDIA's SDK has one verifier for GPUs and one for switches; two may also appraise the same devices.
   for (const verifier of new Set(devices.map((device) => device.verifier))) {
-    const its = devices.filter((device) => device.verifier === verifier);
-    const kinds = new Set(its.map(kindOf));
-    const theirs = reports.filter(({ kind }) => kinds.has(kind));
+    const own = devices.filter((device) => device.verifier === verifier);
+    const kinds = new Set(own.map(kindOf));
+    const ofKinds = reports.filter(({ kind }) => kinds.has(kind));
     // A bare JWT does not name its device.
-    const about = theirs.length === 0 ? reports : theirs;
-    compareDevices(its, about);
+    const about = ofKinds.length === 0 ? reports : ofKinds;
+    compareDevices(own, about);
     for (const report of about) compared.add(report);
   }
   if (compared.size !== reports.length)

@@ -24,7 +24,7 @@ import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
  * const { claims } = await verifyEvidence(await readFile('evidence.json', 'utf8'), { collateral });
  * ```
  * @param input a list in NVIDIA's form, `[{arch, certificate, evidence, nonce}]` (base64, base64, hex), as JSON text or parsed;
- * `arch` is HOPPER, BLACKWELL or LS10. `expected.nonce` stands in where none is stated, and must be the one that is.
+ * `arch` is HOPPER, BLACKWELL or LS10. `expected.nonce` applies where none is stated, and must equal one that is.
  * @throws {VerificationError} with the list of checks. @throws {TypeError} for options that cannot be used.
  */
 export async function verifyEvidence(input: unknown, options: VerifyOptions = {}): Promise<VerifiedEvidence> {
@@ -33,7 +33,7 @@ export async function verifyEvidence(input: unknown, options: VerifyOptions = {}
   return { ...report, valid: true };
 }
 
-/** As {@link verifyEvidence}, but a failed check is in what is returned. */
+/** As {@link verifyEvidence}, but returns failed checks in the report. */
 export async function appraiseEvidence(input: unknown, options: VerifyOptions = {}): Promise<VerificationReport> {
   await requireWebCrypto();
   const context = readOptions(options);
@@ -69,7 +69,7 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
   return concluded(findings);
 }
 
-/** When the first certificate of each chain ends that an appraisal rests on: the device's own, and those of its RIMs' signers. */
+/** The earliest certificate end of each chain that an appraisal rests on: the device's own, and those of its RIMs' signers. */
 export interface EndorsementExpiry {
   readonly device: Date;
   /** null: a switch, which has no driver RIM. */
@@ -78,10 +78,10 @@ export interface EndorsementExpiry {
 }
 
 /**
- * For whoever issues a token about devices that passed: how long their endorsements hold.
- * @param device what the report of {@link appraiseEvidence} claims of this evidence's device.
- * @returns null where the device's report does not say which reference values are its.
- * @throws {CheckFailure} rim_unavailable: a document is no longer at hand.
+ * For an issuer of tokens about devices that passed: how long their endorsements are valid.
+ * @param device this device's claims in the report of {@link appraiseEvidence}.
+ * @returns null where the device's report does not identify its reference values.
+ * @throws {CheckFailure} rim_unavailable: a document is no longer available.
  */
 export async function endorsementExpiry(
   { arch, report: text, certificate_chain }: Evidence,

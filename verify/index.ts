@@ -1,9 +1,10 @@
-// Countersign's verifier: for Node, Deno, Bun, Workers and browsers, with WebCrypto alone. Gateway and sidecar import this file, service.ts and cpu/index.ts.
+// Countersign's verifier: for Node, Deno, Bun, Workers and browsers, with WebCrypto alone. Gateway and sidecar import this file, service.ts
+// and cpu/index.ts.
 
 // Verifies an attestation, or bare evidence, and reports every check.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
 export { appraiseAttestation, verifyAttestation } from './attestation.ts';
-// For whoever takes either a saved stream or JSON, and looks for an attestation in it.
+// For code that accepts a saved stream or JSON, and looks for an attestation in it.
 export { isTranscript } from './binding/exchange.ts';
 export { attestationIn, type Kind, kindOf } from './binding/input.ts';
 export { UnsupportedSystemError } from './common/webcrypto.ts';

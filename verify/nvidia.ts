@@ -1,4 +1,4 @@
-// What comes from NVIDIA's services: reference values, revocation, and the keys of its remote attestation service.
+// Access to NVIDIA's services: reference values, revocation, and the keys of its remote attestation service.
 export {
   type CollateralOptions,
   createCollateral,

@@ -1,4 +1,4 @@
-// Verifies a session by itself: the statement that devices and processor both signed, before any answer or for many.
+// Verifies a session by itself: the statement that devices and processor both signed, before any response or for many.
 import type { Evidence } from '../proto/attestation.ts';
 import { readStatement } from '../proto/statement.ts';
 import { readSessionEvidence } from './binding/input.ts';
@@ -20,7 +20,7 @@ export interface SessionReport extends VerificationReport {
 
 /**
  * Verifies what `GET /v1/attestation/session` returns: that genuine devices and a genuine processor signed one statement, with
- * the key that signs answers.
+ * the key that signs responses.
  *
  * ```ts
  * const { session } = await verifySession(text, { expected: { challenge } });
@@ -38,7 +38,7 @@ export async function verifySession(
   return { ...report, session: report.session };
 }
 
-/** As {@link verifySession}, but a failed check is in what is returned. */
+/** As {@link verifySession}, but returns failed checks in the report. */
 export async function appraiseSession(input: unknown, options: VerifyOptions = {}): Promise<SessionReport> {
   await requireWebCrypto();
   const context = readOptions(options);
@@ -100,10 +100,10 @@ function formOf(input: unknown) {
   );
 }
 
-// For sidecar and gateway: what is checked before a session, and what is signed in it, is handed on.
+// For sidecar and gateway: the checks before a session, or a response that is signed in it, is forwarded.
 
-/** The checks that a session stands on. Firmware levels, revocation and modes are for the relying party to judge. */
-const GROUNDS: ReadonlySet<CheckName> = new Set([
+/** The checks that a session must pass. The relying party judges firmware levels, revocation and modes. */
+const REQUIRED_CHECKS: ReadonlySet<CheckName> = new Set([
   'form',
   'report_form',
   'report_nonce',
@@ -133,12 +133,12 @@ export async function checkSession(
     without: { referenceValues: true, revocation: true },
     ...(simulatedRoot === null ? {} : { simulatedRoot }),
   });
-  const failed = checks.find(({ name, status }) => status === 'fail' && GROUNDS.has(name));
+  const failed = checks.find(({ name, status }) => status === 'fail' && REQUIRED_CHECKS.has(name));
   if (failed?.code !== undefined) throw new CheckFailure(failed.code, failed.detail);
 }
 
 /**
- * @param statement of a session that was checked. @param signature over the answer, in base64. @param answer SHA-256 of its raw in hex.
+ * @param statement of a session that was checked. @param signature over the response, in base64. @param answer the response.
  * @throws {CheckFailure} cpu_malformed, cpu_devices_mismatch, answer_signature_invalid
  */
 export async function checkAnswer(

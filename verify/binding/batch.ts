@@ -1,4 +1,4 @@
-// A batched proof: from raw's hash up its path to the root of a tree, and from there to the nonce. docs/attestation.md §8 has the bytes.
+// Checks a batched proof: from raw's hash along its path to the root, and from there to the nonce. docs/attestation.md §8 has the bytes.
 import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage, sidesOf } from '../../proto/batch.ts';
 import { fromHex, toHex } from '../common/bytes.ts';
 import { sha256 } from '../common/sha256.ts';
@@ -6,8 +6,8 @@ import { CheckFailure } from '../policy/checks.ts';
 
 /**
  * Checks that a nonce commits to this raw among others (RFC 9162 §2.1.3.2).
- * @param batch an attestation's member, as it came. @param rawHash SHA-256 of raw in hex. @param nonce 64 lowercase hex digits.
- * @returns the member, read.
+ * @param batch the attestation's member, unparsed. @param rawHash SHA-256 of raw in hex. @param nonce 64 lowercase hex digits.
+ * @returns the parsed member.
  * @throws {CheckFailure} batch_malformed, batch_proof_invalid
  */
 export function checkBatch(batch: unknown, rawHash: string, nonce: string): Batch {
@@ -17,7 +17,7 @@ export function checkBatch(batch: unknown, rawHash: string, nonce: string): Batc
   return read;
 }
 
-/** The nonce that commits to the raw of this hash, in hex. The path must be as long as {@link sidesOf} has it. */
+/** The nonce that commits to the raw with this hash, in hex. The path must have as many hashes as {@link sidesOf} returns sides. */
 export function batchNonce(rawHash: string, { salt, leaf_index, tree_size, path }: Batch): string {
   let hash = sha256(leafMessage(fromHex(salt), fromHex(rawHash)));
   for (const [i, side] of sidesOf(leaf_index, tree_size).entries()) {
@@ -27,7 +27,7 @@ export function batchNonce(rawHash: string, { salt, leaf_index, tree_size, path 
   return toHex(sha256(nonceMessage(tree_size, hash)));
 }
 
-/** @param member `batch`, as it came. @throws {CheckFailure} batch_malformed */
+/** @param member `batch`, unparsed. @throws {CheckFailure} batch_malformed */
 export function readBatch(member: unknown): Batch {
   const { salt, leaf_index, tree_size, path, ...more } = { ...(member as Readonly<Record<string, unknown>>) };
   if (Object.keys(more).length > 0) throw bad('batch has a member that is not known');
@@ -35,7 +35,7 @@ export function readBatch(member: unknown): Batch {
     throw bad(`tree_size is not 1 to ${MAX_LEAVES}, or leaf_index not less`);
   const { length } = sidesOf(leaf_index, tree_size);
   if (!Array.isArray(path) || path.length !== length) throw bad(`the path of this leaf is not a list of ${length}`);
-  // Index by index: a list that was handed in parsed may have holes.
+  // Index by index: a list that was given parsed may have holes.
   const hashes = Array.from({ length }, (_, i) => path[i] as unknown);
   if (!isHash(salt) || !hashes.every(isHash)) throw bad('salt and hashes are not 64 lowercase hex digits each');
   return { salt, leaf_index, tree_size, path: hashes };

@@ -1,4 +1,4 @@
-// Compares raw with what the caller holds: the endpoint and request sent, the response or the event stream received.
+// Compares raw with the caller's own record: the endpoint and request sent, the response or the event stream received.
 import type { Attestation } from '../../proto/attestation.ts';
 import { recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
 import { foldPayloads } from '../../proto/fold.ts';
@@ -12,7 +12,7 @@ import type { Expected } from '../policy/options.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
 
 /**
- * @param attestation the one that is checked, whose parts `raw` are.
+ * @param raw the parts of the attestation's raw.
  * @throws {CheckFailure} endpoint_mismatch, request_mismatch, response_mismatch, stream_mismatch
  */
 export async function compareExchange(
@@ -58,8 +58,8 @@ export async function compareExchange(
   return seen(`raw holds ${compared.join(', ')}${about}`);
 }
 
-/** By what a response says of itself which endpoint it is of. */
-const SAYS: Readonly<Record<string, string>> = {
+/** The endpoint of a response, by its member `object` or `type`. */
+const ENDPOINT_BY_TYPE: Readonly<Record<string, string>> = {
   'chat.completion': CHAT_ENDPOINT,
   text_completion: '/v1/completions',
   response: '/v1/responses',
@@ -70,21 +70,28 @@ const SAYS: Readonly<Record<string, string>> = {
 function compareEndpoint(endpoint: string, response: string, expected: string | undefined): void {
   if (expected !== undefined && expected !== endpoint)
     throw new CheckFailure('endpoint_mismatch', `raw is about ${endpoint}, not about the endpoint that was asked`);
-  const known = Object.values(SAYS).includes(endpoint);
+  const known = Object.values(ENDPOINT_BY_TYPE).includes(endpoint);
   for (const { key, valueStart, valueEnd } of known ? topLevelMembers(response) : []) {
     if (key !== 'object' && key !== 'type') continue;
-    // It may be written in escapes.
-    const says: unknown = response[valueStart] === '"' ? JSON.parse(response.slice(valueStart, valueEnd)) : null;
-    if (typeof says === 'string' && Object.hasOwn(SAYS, says) && SAYS[says] !== endpoint)
-      throw new CheckFailure('endpoint_mismatch', `raw is about ${endpoint}, and its response is of ${SAYS[says]}`);
+    // The value may be written in escapes.
+    const typeName: unknown = response[valueStart] === '"' ? JSON.parse(response.slice(valueStart, valueEnd)) : null;
+    if (
+      typeof typeName === 'string' &&
+      Object.hasOwn(ENDPOINT_BY_TYPE, typeName) &&
+      ENDPOINT_BY_TYPE[typeName] !== endpoint
+    )
+      throw new CheckFailure(
+        'endpoint_mismatch',
+        `raw is about ${endpoint}, and its response is of ${ENDPOINT_BY_TYPE[typeName]}`,
+      );
   }
 }
 
-/** A whole response without its attestation is the backend's bytes (docs/attestation.md §4). For a stream there are no such bytes. */
+/** A whole response without its attestation is the backend's bytes (docs/attestation.md §4). For a stream, only values are compared. */
 function isResponse({ response, stream }: RawParts, { text, value }: Carrier): boolean {
-  // Of numbers in a parsed object the texts are lost.
+  // A parsed object has lost the source texts of its numbers.
   if (text === null) return sameValue(value, JSON.parse(response));
-  // Splitting raw leaves the space around a value behind.
+  // Splitting raw drops the white space around a value.
   if (withoutSpaceAround(text) === response) return true;
   try {
     return stream !== undefined && sameValue(exactly(text), exactly(response));
@@ -93,7 +100,7 @@ function isResponse({ response, stream }: RawParts, { text, value }: Carrier): b
   }
 }
 
-/** The event that ends a stream carries the attestation too: folded by itself it must be a part of what all of them fold into. */
+/** Whether the carrier is the final event of the stream: folded by itself, it must be a part of the folded response. */
 function isChunkOf(raw: RawParts, carrier: Carrier): boolean {
   const { response, stream, endpoint = CHAT_ENDPOINT } = raw;
   const { text, value } = carrier;
@@ -107,7 +114,7 @@ function isChunkOf(raw: RawParts, carrier: Carrier): boolean {
     noDuplicates(text);
     return isPartOf(lasting(exactly(foldPayloads([text])), value), exactly(response));
   } catch {
-    // What does not fold is no chunk.
+    // A carrier that does not fold is no chunk.
     return false;
   }
 }
@@ -126,8 +133,8 @@ function isMessageDelta(response: string, { text, value }: Carrier): boolean {
 }
 
 /**
- * Keeps those members of a folded chunk that later chunks do not change: it drops the time and the usage (docs/attestation.md §3), and a
- * role that no chunk named.
+ * Keeps those members of a folded chunk that other chunks do not change: it drops the time and the usage (docs/attestation.md §3), and a
+ * role that the chunk does not name.
  */
 function lasting(folded: unknown, { object, choices }: Readonly<Record<string, unknown>>): unknown {
   const part = { ...(folded as Record<string, unknown>) };
@@ -141,27 +148,29 @@ function lasting(folded: unknown, { object, choices }: Readonly<Record<string, u
   return part;
 }
 
-/** Numbers keep their texts. @throws {CheckFailure} where a name stands twice in an object, at any depth. */
+/** Parses JSON with numbers kept as text. @throws {CheckFailure} where a name occurs twice in an object, at any depth. */
 function exactly(text: string): unknown {
   noDuplicates(text);
   return parseKeepingNumbers(text);
 }
 
-/** A chat completion shows in two ways whether it is a chunk. For a text completion only the stream tells. */
+/** A whole chat completion differs from a chunk by `object` and by `message`. A text completion's chunk looks like a whole one. */
 function looksLikeFinishChunk({ object, choices }: Readonly<Record<string, unknown>>): boolean {
   if (object === 'chat.completion' || !Array.isArray(choices)) return false;
-  const bags = choices.filter((choice) => typeof choice === 'object' && choice !== null);
-  return bags.some(({ finish_reason: reason }) => (reason ?? '') !== '') && !bags.some((choice) => 'message' in choice);
+  const objects = choices.filter((choice) => typeof choice === 'object' && choice !== null);
+  return (
+    objects.some(({ finish_reason: reason }) => (reason ?? '') !== '') && !objects.some((choice) => 'message' in choice)
+  );
 }
 
 // Compares raw with the event stream that the caller kept, byte for byte.
 
-/** One carries the attestation, in which raw is quoted: twice the 60 Mi characters that raw may have, and what it is beside. */
+/** One event carries the attestation, which quotes raw: up to twice raw's limit of 60 Mi characters, and the rest of the event. */
 const MAX_EVENT_BYTES = 256 * 1024 * 1024;
 
 /**
- * @param attestation the one that is checked: it alone may stand in one of the events.
- * @throws {CheckFailure} stream_malformed: it has more than the profile in proto/sse.ts allows; stream_mismatch
+ * @param attestation the only one that an event may carry.
+ * @throws {CheckFailure} stream_malformed: the transcript is not of the form in proto/sse.ts; stream_mismatch
  */
 export async function compareTranscript(
   attestation: Attestation,
@@ -177,8 +186,8 @@ export async function compareTranscript(
       throw malformed(name === null ? 'an event has no name' : 'a line is neither data nor a comment');
   if (events.length !== stream.events)
     throw mismatch(`the transcript has ${events.length} events, the stream that was signed had ${stream.events}`);
-  const lines = events.map(({ name, text }) => utf8(name === null ? `${text}\n` : `${name}\n${text}\n`));
-  if (toHex(await digest('SHA-256', concatAll(lines))) !== stream.sha256)
+  const hashed = events.map(({ name, text }) => utf8(name === null ? `${text}\n` : `${name}\n${text}\n`));
+  if (toHex(await digest('SHA-256', concatAll(hashed))) !== stream.sha256)
     throw mismatch('the events are others than those that were signed');
   if (folded(form, events) !== response) throw mismatch('the events do not fold into the response in raw');
 }
@@ -202,7 +211,7 @@ function folded(form: StreamForm, events: readonly TextEvent[]): string {
   }
 }
 
-/** The attestation as the first event that carries one has it, character for character. @throws {CheckFailure} stream_malformed, not_an_attestation */
+/** The exact text of the attestation in the first event that carries one. @throws {CheckFailure} stream_malformed, not_an_attestation */
 export function attestationOf(transcript: Uint8Array, limits: Limits = {}): string {
   const { maxCharacters = MAX_EVENT_BYTES, maxValues = Number.POSITIVE_INFINITY } = limits;
   if (transcript.length > maxCharacters)
@@ -221,11 +230,11 @@ export function attestationOf(transcript: Uint8Array, limits: Limits = {}): stri
 function eventsOf(transcript: Uint8Array): TextEvent[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
-    // No gateway writes one, and some clients lose the first event behind it.
+    // No gateway writes a byte order mark, and some clients lose the first event after one.
     if (BYTE_ORDER_MARK.every((byte, i) => transcript[i] === byte)) throw malformed('it begins with a byte order mark');
     const events = readEvents(transcript, MAX_EVENT_BYTES);
     const done = events.findIndex(({ name, payload }) => name === null && isDone(payload));
-    // Clients stop there, so what came after it was not shown to anybody.
+    // Clients stop at [DONE], so nobody saw the events after it.
     if (done >= 0 && done < events.length - 1) throw malformed('events come after [DONE]');
     return (done < 0 ? events : events.slice(0, -1)).map(({ name, payload }) => ({
       name,
@@ -238,7 +247,7 @@ function eventsOf(transcript: Uint8Array): TextEvent[] {
   }
 }
 
-/** The events as the backend sent them: it sends no attestation, and one is spliced in. */
+/** The events as the backend sent them, without the attestation that the gateway spliced in. */
 function withoutSpliced(events: readonly TextEvent[], attestation: Attestation): TextEvent[] {
   const [at, ...more] = events.flatMap(({ text }, i) => (attestationIn(text) === null ? [] : [i]));
   if (more.length > 0) throw mismatch('several events carry an attestation');
@@ -250,19 +259,19 @@ function withoutSpliced(events: readonly TextEvent[], attestation: Attestation):
   return cut;
 }
 
-/** Whether a text is an event stream as it was saved, and no JSON. */
+/** Whether a text is a saved event stream and not JSON. */
 export const isTranscript = (text: string): boolean => /^\ufeff?\s*(data|event|id|retry)?:/.test(text.slice(0, 64));
 
 const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);
 
 const malformed = (message: string, cause?: unknown) => new CheckFailure('stream_malformed', message, { cause });
 
-// When two JSON texts or values are the same, and when one is a part of the other.
+// Compares JSON texts and values: whether they are the same, or one is a part of the other.
 
-/** Equal but for white space between JSON tokens. `signed` is JSON: raw was parsed. */
+/** Whether two texts are equal apart from white space between JSON tokens. `signed` is JSON: raw was parsed. */
 export function sameTokens(held: string, signed: string): boolean {
   if (held === signed) return true;
-  // In JSON no white space stands between two tokens that would be one without it.
+  // In JSON, two tokens never become one when the white space between them is removed.
   if (!isJson(held)) return false;
   let inString = false;
   for (let i = 0, j = 0; ; i++, j++) {
@@ -293,8 +302,8 @@ function skipSpace(text: string, from: number): number {
 }
 
 /**
- * The same JSON values, whatever the order of members. A number that kept its text is the same by that, or as JavaScript writes
- * it again: clients save what they parsed. It has no recursion, because the values may be of any depth.
+ * Whether two JSON values are the same, whatever the order of members. A number that kept its text equals the same text, or its
+ * value in JavaScript, because clients save parsed numbers. There is no recursion, because values may be of any depth.
  */
 export function sameValue(held: unknown, signed: unknown): boolean {
   const pairs: [unknown, unknown][] = [[held, signed]];
@@ -320,12 +329,12 @@ function sameScalar(held: unknown, signed: unknown): boolean {
 
 /** Deeper than any chunk of a completion. */
 const MAX_DEPTH = 32;
-/** Strings that the fold (docs/attestation.md §3) sets and does not append. */
+/** Strings that the fold (docs/attestation.md §3) sets instead of appending. */
 const SET = new Set(['role', 'id', 'type', 'name']);
 
 /**
- * Is `part` one chunk folded by itself, and `whole` what all chunks fold into? Then what it adds to texts stands at their
- * end, and everything else in it is in the whole as it is here.
+ * Whether `part`, one chunk folded by itself, fits `whole`, which all chunks fold into: the texts of `whole` end with those of
+ * `part`, and everything else in `part` is the same in `whole`.
  */
 export function isPartOf(part: unknown, whole: unknown, appended = false, depth = 0): boolean {
   if (depth > MAX_DEPTH) return false;
@@ -333,7 +342,7 @@ export function isPartOf(part: unknown, whole: unknown, appended = false, depth 
   if (typeof part === 'string') return appended && typeof whole === 'string' && whole.endsWith(part);
   if (!isObject(part) || !isObject(whole) || Array.isArray(part) !== Array.isArray(whole)) return false;
   if (Array.isArray(part) && Array.isArray(whole)) {
-    // The fold appends in order, and orders by index: no item of the whole is looked at twice.
+    // The fold keeps items in order, so each item of the whole is compared once.
     let at = 0;
     const next = (item: unknown) => {
       const fits = (other: unknown) => sameIndex(item, other) && isPartOf(item, other, appended, depth + 1);
@@ -348,7 +357,7 @@ export function isPartOf(part: unknown, whole: unknown, appended = false, depth 
   });
 }
 
-/** An object of a part is compared with many of the whole, so that its names are listed once. */
+/** Cached, because an object of the part is compared with many objects of the whole. */
 const names = new WeakMap<object, readonly string[]>();
 
 function namesOf(part: object): readonly string[] {

@@ -1,4 +1,4 @@
-// Reads what is given to be verified: an attestation, one in a response, or bare evidence. It is strict about JSON.
+// Reads the input of a verification: an attestation, a response that carries one, or bare evidence. It is strict about JSON.
 import type { Attestation, Evidence } from '../../proto/attestation.ts';
 import { isFinalResponse } from '../../proto/events.ts';
 import {
@@ -18,7 +18,7 @@ import { DerError } from '../x509/der.ts';
 
 export interface Input {
   readonly attestation: Attestation;
-  /** The response that carried it, without it; null where the attestation came alone. */
+  /** The response that carried the attestation, without it; null where the attestation came alone. */
   readonly carrier: Carrier | null;
 }
 
@@ -28,14 +28,14 @@ export interface Carrier {
   readonly value: Readonly<Record<string, unknown>>;
 }
 
-/** One device's evidence as given: in our own form or in NVIDIA's. */
+/** One device's evidence, from our own form or from NVIDIA's. */
 export interface DeviceInput {
   readonly arch: string;
   /** base64 */
   readonly report: string;
   /** base64 of PEM */
   readonly chain: string;
-  /** The nonce that is stated beside it, lowercase; null in our own form. */
+  /** The nonce that is stated beside it, lowercase; null where none is. */
   readonly nonce: string | null;
 }
 
@@ -44,10 +44,10 @@ const MAX_DEVICES = 64;
 /** More than a response of 64 MiB has, even one full of token probabilities. */
 const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
-/** Members by which clients know a response. Beside an attestation's own members clients would read them, and nothing signs them. */
+/** Members by which clients recognize a response. Beside an attestation's own members they would be read but not signed. */
 const OF_A_RESPONSE = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
 
-const no = (message: string) => new CheckFailure('not_an_attestation', message);
+const invalid = (message: string) => new CheckFailure('not_an_attestation', message);
 
 /**
  * @param input an attestation, or a response or an event that carries one: an object, its JSON text, or that text as a JSON string.
@@ -56,12 +56,12 @@ const no = (message: string) => new CheckFailure('not_an_attestation', message);
 export function readInput(input: unknown, limits: Limits = {}): Input {
   if (typeof input !== 'string') return fromObject(input, limits);
   const { value, text } = parse(input, limits);
-  if (!isRecord(value)) throw no('not a JSON object');
-  const members = once(text);
+  if (!isRecord(value)) throw invalid('not a JSON object');
+  const members = uniqueMembers(text);
   const inner = finalResponse(value, members, text);
   if (inner === null) return fromText(value, members, text, limits);
   noDuplicates(`${text.slice(0, inner.from)}null${text.slice(inner.from + inner.text.length)}`);
-  return fromText(responseOf(value), once(inner.text), inner.text, limits);
+  return fromText(responseOf(value), uniqueMembers(inner.text), inner.text, limits);
 }
 
 function fromText(value: Record<string, unknown>, members: readonly Member[], text: string, limits: Limits): Input {
@@ -81,28 +81,29 @@ function fromText(value: Record<string, unknown>, members: readonly Member[], te
 }
 
 function fromObject(input: unknown, limits: Limits): Input {
-  if (!isRecord(input)) throw no('not an object');
+  if (!isRecord(input)) throw invalid('not an object');
   const carrier = isFinalResponse(input.type) && isRecord(input.response) ? responseOf(input) : input;
   if (!Object.hasOwn(carrier, 'attestation')) return { attestation: readAlone(carrier, limits), carrier: null };
   const { attestation, ...value } = carrier;
   return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
 }
 
-/** The response of a final event. What stands beside it there is in the stream's hash alone. */
+/** The response in a final event. Only the stream's hash covers the event's other members. */
 function responseOf(event: Record<string, unknown>): Record<string, unknown> {
   const beside = [...OF_A_RESPONSE, 'attestation'].find((name) => Object.hasOwn(event, name));
-  if (beside !== undefined) throw no(`beside the response of an event stands '${beside}', which clients would read`);
+  if (beside !== undefined)
+    throw invalid(`beside the response of an event stands '${beside}', which clients would read`);
   return event.response as Record<string, unknown>;
 }
 
 /** An attestation that no response carries. */
 function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
   const of = OF_A_RESPONSE.find((name) => Object.hasOwn(value, name));
-  if (of !== undefined) throw no(`beside an attestation's own members stands '${of}', which is an answer's`);
+  if (of !== undefined) throw invalid(`beside an attestation's own members stands '${of}', which is an answer's`);
   return readAttestation(value, limits);
 }
 
-/** An attestation kept as text inside of JSON. */
+/** Parses an attestation that is a JSON string. */
 function unwrapped(value: unknown, limits: Limits): unknown {
   if (typeof value !== 'string') return value;
   const inner = json(value, limits);
@@ -128,7 +129,7 @@ function json(text: string, limits: Limits): unknown {
   }
 }
 
-/** Counted before it is parsed, which is what costs. @throws {CheckFailure} too_large */
+/** Counts before the text is parsed, because parsing is the expensive step. @throws {CheckFailure} too_large */
 function bounded(text: string, { maxValues = MAX_VALUES }: Limits): void {
   if (!hasAtMost(text, maxValues)) throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
 }
@@ -138,19 +139,20 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 function readAttestation(value: unknown, limits: Limits): Attestation {
-  if (!isRecord(value)) throw no('the attestation is not an object');
+  if (!isRecord(value)) throw invalid('the attestation is not an object');
   const { raw, nonce, token, evidence, batch, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu']);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
-    throw no('raw and token must be strings');
-  if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce)) throw no('nonce must be 64 lowercase hex digits');
+    throw invalid('raw and token must be strings');
+  if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce))
+    throw invalid('nonce must be 64 lowercase hex digits');
   bounded(raw, limits);
-  if (cpu !== undefined && !isRecord(cpu)) throw no('cpu must be an object');
+  if (cpu !== undefined && !isRecord(cpu)) throw invalid('cpu must be an object');
   return {
     raw,
     nonce,
     token,
     ...(evidence === undefined ? {} : { evidence: devices(evidence).map((one) => readEvidence(one)) }),
-    // batch.ts says what is wrong with it.
+    // Unchecked: batch.ts reports what is wrong with it.
     ...(batch === undefined ? {} : { batch: batch as Readonly<Record<string, unknown>> }),
     ...(cpu === undefined ? {} : { cpu }),
   };
@@ -159,7 +161,7 @@ function readAttestation(value: unknown, limits: Limits): Attestation {
 function readEvidence(value: unknown): Evidence {
   const { arch, report, certificate_chain } = own(value, ['arch', 'report', 'certificate_chain']);
   if (!isArch(arch) || !isBase64(report) || !isBase64(certificate_chain))
-    throw no('evidence must be a list of {arch, report, certificate_chain}');
+    throw invalid('evidence must be a list of {arch, report, certificate_chain}');
   return { arch, report, certificate_chain };
 }
 
@@ -180,26 +182,26 @@ export function readDevices(input: unknown, limits: Limits = {}): DeviceInput[] 
 function readDevice(value: unknown): DeviceInput {
   const it = own(value, ['arch', 'report', 'certificate_chain', 'evidence', 'certificate', 'nonce']);
   const ours = 'report' in it || 'certificate_chain' in it;
-  if (ours && ('evidence' in it || 'certificate' in it)) throw no('evidence in two forms at once');
+  if (ours && ('evidence' in it || 'certificate' in it)) throw invalid('evidence in two forms at once');
   const [report, chain] = ours ? [it.report, it.certificate_chain] : [it.evidence, it.certificate];
   const nonce = it.nonce ?? null;
   if (!isArch(it.arch) || !isBase64(report) || !isBase64(chain))
-    throw no('evidence must be a list of {arch, certificate, evidence, nonce}');
+    throw invalid('evidence must be a list of {arch, certificate, evidence, nonce}');
   if (nonce !== null && (typeof nonce !== 'string' || !/^(0x)?[0-9a-fA-F]{64}$/.test(nonce)))
-    throw no('a nonce must be 64 hex digits');
+    throw invalid('a nonce must be 64 hex digits');
   return { arch: it.arch, report, chain, nonce: nonce?.toLowerCase().replace('0x', '') ?? null };
 }
 
 function devices(value: unknown): readonly unknown[] {
-  if (!Array.isArray(value) || value.length === 0) throw no('evidence must be a list that is not empty');
-  if (value.length > MAX_DEVICES) throw no(`evidence of more than ${MAX_DEVICES} devices`);
-  // Index by index: a list that was handed in parsed may have holes, which its own methods skip.
+  if (!Array.isArray(value) || value.length === 0) throw invalid('evidence must be a list that is not empty');
+  if (value.length > MAX_DEVICES) throw invalid(`evidence of more than ${MAX_DEVICES} devices`);
+  // Index by index: a list that was given parsed may have holes, which its own methods skip.
   return Array.from({ length: value.length }, (_, i) => value[i] as unknown);
 }
 
-/** Own members only: nothing that an object inherits is evidence. */
+/** Own members only: inherited members are no evidence. */
 function own<K extends string>(value: unknown, names: readonly K[]): Partial<Record<K, unknown>> {
-  if (!isRecord(value)) throw no('not an object');
+  if (!isRecord(value)) throw invalid('not an object');
   return Object.fromEntries(
     names.filter((name) => Object.hasOwn(value, name)).map((name) => [name, value[name]]),
   ) as Partial<Record<K, unknown>>;
@@ -209,30 +211,30 @@ const isArch = (value: unknown): value is string => typeof value === 'string' &&
 const isBase64 = (value: unknown): value is string =>
   typeof value === 'string' && value.length >= 4 && value.length <= MAX_BASE64_CHARACTERS;
 
-/** The top level's members, each once. */
-function once(text: string): Member[] {
+/** The top-level members, whose names must be unique. */
+function uniqueMembers(text: string): Member[] {
   try {
     const members = topLevelMembers(text);
-    if (new Set(members.map(({ key }) => key)).size < members.length) throw no('a member appears twice');
+    if (new Set(members.map(({ key }) => key)).size < members.length) throw invalid('a member appears twice');
     return members;
   } catch (cause) {
     if (!(cause instanceof JsonTextError)) throw cause;
-    throw no(cause.message);
+    throw invalid(cause.message);
   }
 }
 
 /**
- * Refuses an object, at any depth, in which a name stands twice: parsers differ in which of the two they mean.
+ * Refuses an object, at any depth, in which a name occurs twice: parsers differ in which of the two they take.
  * @param text JSON. @throws {CheckFailure} not_an_attestation
  */
 export function noDuplicates(text: string): void {
   const name = duplicateMember(text);
-  if (name !== null) throw no(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
+  if (name !== null) throw invalid(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
 }
 
-// The attestation where it travels: a member of a response or of a chunk, found in the exact text and cut out of it.
+// Finds the attestation in the exact text of a response or of a chunk, and cuts it out.
 
-/** The member's value as it was written, in the first place where it stands; null where there is none. Not yet checked. */
+/** The exact text of the first member `attestation`; null where there is none. Not yet checked. */
 export function attestationIn(text: string): string | null {
   const found = find(text);
   return found === null ? null : found.text.slice(found.member.valueStart, found.member.valueEnd);
@@ -243,12 +245,12 @@ export function withoutAttestation(text: string, checked: Attestation): string {
   const found = find(text);
   if (found === null) return text;
   const { from, text: carrier, members, member } = found;
-  if (!isThat(carrier.slice(member.valueStart, member.valueEnd), checked)) return text;
+  if (!isSameAttestation(carrier.slice(member.valueStart, member.valueEnd), checked)) return text;
   const cut = withoutMember(carrier, members, members.indexOf(member));
   return text.slice(0, from) + cut + text.slice(from + carrier.length);
 }
 
-/** The text of an object inside of another text, and where it begins there. */
+/** The text of an object within another text, and its offset there. */
 interface Part {
   readonly from: number;
   readonly text: string;
@@ -286,8 +288,8 @@ function finalResponse({ type }: { readonly type?: unknown }, members: readonly 
   return { from: member.valueStart, text: text.slice(member.valueStart, member.valueEnd) };
 }
 
-/** What is cut out is in no hash, so it must be of the form that is checked, and about the same raw. */
-function isThat(text: string, { raw, nonce }: Attestation): boolean {
+/** No hash covers the text that is cut out, so it must be a well-formed attestation with the same raw and nonce. */
+function isSameAttestation(text: string, { raw, nonce }: Attestation): boolean {
   try {
     const { attestation, carrier } = readInput(text, { maxCharacters: Number.POSITIVE_INFINITY });
     return carrier === null && attestation.raw === raw && attestation.nonce === nonce;
@@ -296,9 +298,9 @@ function isThat(text: string, { raw, nonce }: Attestation): boolean {
   }
 }
 
-// What a file is.
+// The kind of a file.
 
-/** What a file is, by its shape alone; whatever is not known is taken for an attestation, whose reader says what is wrong. */
+/** The kind of a file, by its shape alone. Anything unknown counts as an attestation, whose reader reports what is wrong. */
 export type Kind = 'attestation' | 'evidence' | 'cpu' | 'session';
 
 /** @param input a text, or the bytes of a stream */
@@ -321,9 +323,9 @@ function parsedTwice(text: string): unknown {
   }
 }
 
-// Evidence in its parts: a report and the certificates beside it.
+// Parses evidence: a report and the certificates beside it.
 
-/** Evidence in its parts. Nothing of it is verified yet. */
+/** Parsed evidence. Nothing of it is verified yet. */
 export interface ParsedEvidence {
   readonly report: Report;
   readonly chain: readonly [Certificate, ...Certificate[]];

@@ -1,4 +1,4 @@
-// The command line, read: what to check, with what, and how to print it.
+// Reads the command line: what to check, with what, and how to print it.
 import { parseArgs } from 'node:util';
 import { isEndpoint } from '../../proto/raw.ts';
 import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/index.ts';
@@ -36,7 +36,7 @@ export interface Arguments {
   readonly requireLevel: Level | null;
   /** In hex. */
   readonly reportData: string | null;
-  /** Empty: the verifier's own. */
+  /** Empty: the verifier's defaults. */
   readonly products: readonly Product[];
   readonly tcb: readonly TcbStatus[];
   readonly reference: string | null;
@@ -64,12 +64,12 @@ export interface Arguments {
   readonly padding: boolean;
 }
 
-/** What is only printed: help, the version, a script for a shell. */
+/** A request to print help, the version or a script for a shell. */
 export type Request =
   | { readonly print: 'help' | 'version'; readonly command: Command | null }
   | { readonly shell: Shell };
 
-/** What `export` writes. */
+/** The forms that `export` writes. */
 const FORMS = ['cmw', 'cvm1'] as const;
 const MAX_TIMES = 100;
 const PROXY_PORT = 8787;
@@ -153,7 +153,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   };
 }
 
-/** The one operand; none, and so an empty text, of a command that has none. @throws {UsageError} */
+/** The one operand; an empty text for a command without operands. @throws {UsageError} */
 function fileIn([file, ...more]: readonly string[], { name, operands }: Command): string {
   if (operands === '') {
     if (file !== undefined) throw new UsageError(`${name} takes no FILE`);
@@ -169,7 +169,7 @@ interface Parsed {
   readonly positionals: readonly string[];
 }
 
-/** The text that is asked for. */
+/** The requested help. */
 export const helpOf = (command: Command | null): string => (command === null ? usage() : usageOf(command));
 
 function parse(args: readonly string[], command: Command): Parsed {
@@ -200,7 +200,7 @@ function url(name: string, value: string): string {
   return value;
 }
 
-/** What `Date` reads besides, it guesses: 'foo 7' is a day, and 06/01 is the sixth of January to half of its readers. */
+/** `Date` guesses at other forms: 'foo 7' is a day, and 06/01 is the sixth of January to half of its readers. */
 const ISO_8601 = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?$/;
 /** Fewer digits are a year or a day. */
 const UNIX_SECONDS = /^\d{9,12}$/;

@@ -12,7 +12,7 @@ const OCSP_FOLDER = 'ocsp';
 const MAX_FILES = 1024;
 
 /** @throws {UsageError} when a folder or a file cannot be read. */
-export function collateralFor(args: Arguments, told = onFetch): Collateral {
+export function collateralFor(args: Arguments, notify = onFetch): Collateral {
   const rims: Uint8Array[] = [];
   const ocsp: Uint8Array[] = args.ocsp.map((file) => derOrBase64(readBytes(file)));
   if (args.rimDir !== null) rims.push(...filesIn(args.rimDir));
@@ -20,11 +20,11 @@ export function collateralFor(args: Arguments, told = onFetch): Collateral {
     rims.push(...filesIn(join(args.collateral, RIM_FOLDER)));
     ocsp.push(...filesIn(join(args.collateral, OCSP_FOLDER)).map(derOrBase64));
   }
-  return createCollateral({ rims, ocsp, ...network(args, told) });
+  return createCollateral({ rims, ocsp, ...network(args, notify) });
 }
 
 /**
- * Fetches and keeps: what the check of FILE needs is then in `dir`, for `--offline --collateral DIR`.
+ * Collateral that is fetched and saved in `dir`, for a later `--offline --collateral DIR`.
  * @throws {UsageError} when `dir` cannot be made or written to.
  */
 export function fetchingInto(dir: string, args: Arguments, onKept: (path: string) => void): Collateral {
@@ -44,9 +44,9 @@ export function fetchingInto(dir: string, args: Arguments, onKept: (path: string
   });
 }
 
-function network(args: Arguments, told: (what: string) => void): CollateralOptions {
+function network(args: Arguments, notify: (url: string) => void): CollateralOptions {
   return {
-    ...(args.offline ? {} : { fetch: globalThis.fetch, onFetch: told }),
+    ...(args.offline ? {} : { fetch: globalThis.fetch, onFetch: notify }),
     ...(args.rimUrl === null ? {} : { rim_url: args.rimUrl }),
     ...(args.ocspUrl === null ? {} : { ocsp_url: args.ocspUrl }),
   };
@@ -69,7 +69,7 @@ function attempt<T>(path: string, use: () => T): T {
   }
 }
 
-/** OCSP responses are kept as DER, or as base64 of it. */
+/** Files hold OCSP responses as DER, or as base64 of it. */
 function derOrBase64(bytes: Uint8Array): Uint8Array {
   if (bytes[0] === 0x30) return bytes;
   try {
@@ -79,11 +79,11 @@ function derOrBase64(bytes: Uint8Array): Uint8Array {
   }
 }
 
-/** On a terminal one line that changes; elsewhere a line each. */
-export function onFetch(what: string): void {
+/** Prints one changing line on a terminal, and elsewhere a line for each URL. */
+export function onFetch(url: string): void {
   const { stderr } = process;
-  if (stderr.isTTY) stderr.write(`\r\u001b[Kfetching ${what} …`);
-  else stderr.write(`fetching ${what} …\n`);
+  if (stderr.isTTY) stderr.write(`\r\u001b[Kfetching ${url} …`);
+  else stderr.write(`fetching ${url} …\n`);
 }
 
 /** Ends the line that onFetch writes. */

@@ -1,4 +1,4 @@
-// What the command line reads: files, and what they are.
+// Reads the files that the command line names.
 import { readFileSync } from 'node:fs';
 import { isTranscript } from '../index.ts';
 import { UsageError } from './args.ts';
@@ -31,7 +31,10 @@ export function readText(file: string): string {
   return decode(readBytes(file), file);
 }
 
-/** For verifyAttestation: an attestation's JSON or a whole response's; of a stream its bytes. @throws {UsageError} when it cannot be read, or is not UTF-8. */
+/**
+ * The input of verifyAttestation: the text of JSON, or the bytes of a stream.
+ * @throws {UsageError} when the file cannot be read, or is not UTF-8.
+ */
 export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
   const bytes = readBytes(file);
   const text = decode(bytes, file);
@@ -47,7 +50,7 @@ function decode(bytes: Uint8Array, file: string): string {
   }
 }
 
-/** The text of a JSON string's value; any other text as it is. */
+/** The value of a JSON string; any other text as it is. */
 export function unquoted(text: string): string {
   if (!text.trimStart().startsWith('"')) return text;
   try {

@@ -1,4 +1,4 @@
-// An HTTP server for the programs of this machine: who may use it, and how a response of Fetch becomes one of Node's.
+// An HTTP server for the programs of this machine: decides who may use it, and writes responses of Fetch to those of Node.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import {
   createServer,
@@ -13,40 +13,34 @@ import { streamFormOf } from '../../proto/events.ts';
 export interface LoopbackOptions {
   /** 0: any that is free. */
   readonly port: number;
-  /** What clients send as their API key. */
+  /** The key that clients must send as their API key. */
   readonly token: string;
-  /** Of web pages that may use the server, as browsers send them; of other pages nothing is served. */
+  /** Origins of the web pages that may use the server, as browsers send them; other pages are refused. */
   readonly origins: readonly string[];
-  /** Serves what is admitted: a request for a path that begins with `/v1/`, its query included. */
+  /** Serves an admitted request. `path` begins with `/v1/` and includes the query. */
   readonly serve: (path: string, init: RequestInit & { readonly headers: Headers }) => Promise<Response>;
 }
 
 export interface Loopback {
   /** `http://127.0.0.1:PORT` */
   readonly url: string;
-  /** Ends what is running, too. */
+  /** Ends running requests, too. */
   close(): Promise<void>;
 }
 
 /** The largest body: twice what a gateway takes by default. */
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
-/** Requests at once: each may hold a body and an answer. */
+/** Limit for concurrent requests: each may hold a body and a response. */
 export const MAX_REQUESTS = 64;
 const MAX_CONNECTIONS = 4 * MAX_REQUESTS;
 const HOST = '127.0.0.1';
-/** Of a connection or of this hop, of browsers, or written anew. */
-const NOT_SENT_ON = new Set([
+/** Headers of a connection or of this hop, of browsers, or written anew. */
+const NOT_FORWARDED = new Set([
   ...['accept-encoding', 'authorization', 'connection', 'content-length', 'cookie', 'expect', 'host', 'keep-alive'],
   ...['origin', 'proxy-authorization', 'proxy-connection', 'referer', 'te', 'trailer', 'transfer-encoding', 'upgrade'],
   ...['x-api-key', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'forwarded'],
 ]);
-const NOT_HANDED_BACK = new Set([
-  'connection',
-  'content-encoding',
-  'content-length',
-  'keep-alive',
-  'transfer-encoding',
-]);
+const NOT_RETURNED = new Set(['connection', 'content-encoding', 'content-length', 'keep-alive', 'transfer-encoding']);
 
 /** A request that is not served. The message is for its user. */
 class Refusal extends Error {
@@ -109,10 +103,10 @@ export async function startLoopback({ port, token, origins, serve }: LoopbackOpt
   }
 
   async function exchange(path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const leaving = new AbortController();
-    response.once('close', () => leaving.abort());
+    const cancelling = new AbortController();
+    response.once('close', () => cancelling.abort());
     const body = await bodyOf(request);
-    const init = { method: request.method ?? 'GET', headers: sentOn(request.headers), signal: leaving.signal };
+    const init = { method: request.method ?? 'GET', headers: forwarded(request.headers), signal: cancelling.signal };
     const bodied = body === null || init.method === 'GET' || init.method === 'HEAD' ? init : { ...init, body };
     const answer = await serve(path, bodied);
     await deliver(answer, path, response);
@@ -137,14 +131,17 @@ function listen(server: Server, port: number): Promise<number> {
   });
 }
 
-/** Compares digests, in a time that says nothing about either. */
+/** Compares digests in constant time. */
 function tokenCheck(token: string): (given: string | undefined) => boolean {
   const digestOf = (text: string) => createHash('sha256').update(text).digest();
   const expected = digestOf(token);
   return (given) => given !== undefined && timingSafeEqual(digestOf(given), expected);
 }
 
-/** The owner of any other name can point it at this machine (DNS rebinding), and a page of that name sends no `Origin`. @throws {Refusal} */
+/**
+ * Refuses other host names: the owner of one can point it at this machine (DNS rebinding), and a page of that name sends no `Origin`.
+ * @throws {Refusal} host_not_allowed
+ */
 function admitHost(host: string | undefined, port: number): void {
   const names = [`${HOST}:${port}`, `localhost:${port}`, ...(port === 80 ? [HOST, 'localhost'] : [])];
   if (host === undefined || !names.includes(host.toLowerCase()))
@@ -168,10 +165,10 @@ function preflight(request: IncomingMessage, response: ServerResponse): void {
     .end();
 }
 
-function sentOn(headers: IncomingHttpHeaders): Headers {
+function forwarded(headers: IncomingHttpHeaders): Headers {
   const sent = new Headers();
   for (const [name, value] of Object.entries(headers))
-    if (value !== undefined && !NOT_SENT_ON.has(name) && !name.startsWith('sec-'))
+    if (value !== undefined && !NOT_FORWARDED.has(name) && !name.startsWith('sec-'))
       sent.set(name, [value].flat().join(', '));
   return sent;
 }
@@ -182,7 +179,7 @@ async function bodyOf(request: IncomingMessage): Promise<Uint8Array<ArrayBuffer>
   let length = 0;
   for await (const chunk of request) {
     length += (chunk as Buffer).length;
-    // What is still on its way is read and dropped: a client that is cut off loses its response.
+    // The rest of a large body is read and dropped: a client that is cut off loses its response.
     if (length <= MAX_BODY_BYTES) chunks.push(chunk as Buffer);
     else if (length > 2 * MAX_BODY_BYTES) break;
     else chunks.length = 0;
@@ -192,11 +189,11 @@ async function bodyOf(request: IncomingMessage): Promise<Uint8Array<ArrayBuffer>
   return length === 0 ? null : new Uint8Array(Buffer.concat(chunks));
 }
 
-/** Hands the response back as it comes. Where it breaks off, it never ends as if it were whole. */
+/** Writes the response as it comes. A response that breaks off never ends as if it were whole. */
 async function deliver(answer: Response, path: string, response: ServerResponse): Promise<void> {
-  const headers = [...answer.headers].filter(([name]) => !NOT_HANDED_BACK.has(name));
+  const headers = [...answer.headers].filter(([name]) => !NOT_RETURNED.has(name));
   response.writeHead(answer.status, Object.fromEntries(headers));
-  // A client learns of the head before the first word.
+  // The client gets the head before the first byte of the body.
   response.flushHeaders();
   const reader = answer.body?.getReader();
   try {
@@ -221,7 +218,7 @@ const drained = (response: ServerResponse): Promise<void> =>
     if (response.destroyed) done();
   });
 
-/** In the form of the endpoint, so that its clients throw an error of their own. */
+/** The error in the form of the endpoint's streams, so that its clients throw an error of their own. */
 function errorEvent(path: string, error: unknown): string {
   const body = errorBody(error);
   const form = streamFormOf(path.split('?', 1)[0] ?? '');
@@ -240,7 +237,7 @@ function fail(response: ServerResponse, error: unknown): void {
   response.end(JSON.stringify(errorBody(error)));
 }
 
-/** Errors of this program say what they mean in fixed words; those of the network may hold anything. */
+/** Errors of this program have fixed messages; those of the network may contain anything, and are replaced. */
 function errorBody(error: unknown) {
   const known = error instanceof Error && 'code' in error && typeof error.code === 'string' && KNOWN.has(error.name);
   const [code, message] = known

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
+// `countersign`: checks its input, prints the report, and reports the result by its exit status (EXIT_STATUS of table.ts).
 import { VERSION } from '../common/version.ts';
-// `countersign`: checks what it is given, prints the report, and says by its exit status how that went (EXIT_STATUS of table.ts).
 import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu/index.ts';
 import { type EarOptions, earOf, earOfCpu } from '../forms/ear.ts';
 import { exportCmw, exportCvm1 } from '../forms/export.ts';
@@ -57,13 +57,13 @@ async function run(argv: readonly string[]): Promise<number> {
   return statusOf(report);
 }
 
-function printRequested(asked: Request): number {
-  if ('shell' in asked) console.log(completion(asked.shell));
-  else console.log(asked.print === 'version' ? VERSION : helpOf(asked.command));
+function printRequested(request: Request): number {
+  if ('shell' in request) console.log(completion(request.shell));
+  else console.log(request.print === 'version' ? VERSION : helpOf(request.command));
   return 0;
 }
 
-/** Only this command loads what seals. */
+/** Only this command loads the code that seals. */
 async function serve(args: Arguments): Promise<number> {
   const { proxy } = await import('./proxy.ts');
   const silent = () => {};
@@ -93,7 +93,7 @@ function print(args: Arguments, report: unknown, ear: () => unknown, words: () =
   console.log(JSON.stringify(args.ear ? ear() : report, null, 2));
 }
 
-/** The evidence in another form, as it is in the file. */
+/** Prints the file's evidence in another form. */
 async function exportEvidence({ file, form }: Arguments): Promise<number> {
   const limits = { maxCharacters: MAX_INPUT_BYTES };
   const input = readInput(file);
@@ -137,7 +137,7 @@ async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<n
   return statusOf(report);
 }
 
-/** Runs the check, which fetches what it needs, and keeps that. Prints the report too. */
+/** Runs the check and saves everything that it fetches. Prints the report too. */
 async function fetchCollateral(args: Arguments): Promise<number> {
   const kept: string[] = [];
   const collateral = fetchingInto(args.into ?? '.', args, (path) => void kept.push(path));
@@ -181,7 +181,7 @@ function refuseExpected({ request, response, endpoint }: Arguments): void {
     );
 }
 
-function optionsOf(args: Arguments, told = onFetch): VerifyOptions {
+function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
   return {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoot: readRoot(args.allowSimulated) }),
@@ -192,11 +192,11 @@ function optionsOf(args: Arguments, told = onFetch): VerifyOptions {
     },
     cpu: cpuOptions(args),
     ...(args.challenge === null ? {} : { expected: { challenge: args.challenge } }),
-    // A file that may be read may be checked: a gateway attests more than the library takes by default.
+    // Every file that can be read can be checked: a gateway attests more than the library accepts by default.
     limits: { maxCharacters: MAX_INPUT_BYTES },
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
-    ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch: told }) }),
+    ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch: notify }) }),
   };
 }
 

@@ -1,5 +1,5 @@
-// `countersign proxy`: a server on this machine for clients that take a URL and nothing else. It seals their requests to the attested machine, and
-// hands back what is proven.
+// `countersign proxy`: a server on this machine for clients that take a URL and nothing else. It seals their requests to the attested
+// machine, and returns only proven responses.
 import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { type UnprovenAnswerError, verifyingFetch } from '../clients/fetch.ts';
@@ -10,7 +10,7 @@ import { readText, unusable } from './input.ts';
 import { type Loopback, startLoopback } from './loopback.ts';
 import { plain } from './report.ts';
 
-/** As the command line gives it: the options of every verification, without a level. */
+/** The options of `countersign proxy` alone. */
 export type ProxyArguments = Pick<
   Arguments,
   | 'gateway'
@@ -27,7 +27,7 @@ export type ProxyArguments = Pick<
 
 type Fetch = typeof globalThis.fetch;
 
-/** Serves until the process is told to end. @returns the exit status. @throws {UsageError} */
+/** Serves until SIGINT or SIGTERM. @param options those of every verification. @returns the exit status. @throws {UsageError} */
 export async function proxy(args: ProxyArguments, options: VerifyOptions): Promise<number> {
   const gateway = (args.gateway ?? '').replace(/\/+$/, '').replace(/\/v1$/, '');
   const apiKey = keyOf(args.apiKeyFile);
@@ -35,7 +35,7 @@ export async function proxy(args: ProxyArguments, options: VerifyOptions): Promi
   const { token, isPrinted } = tokenOf(args.tokenFile);
   const minLevel = args.minLevel ?? (args.plain ? 'none' : 'measured');
   const shared = { ...options, policy: { ...options.policy, minLevel } };
-  /** A refusal before this ends the program. */
+  /** While it is false, a refusal ends the program. */
   let isServing = false;
   let refused: SealedFetchError | null = null;
   const carrier: Fetch = args.plain
@@ -45,17 +45,17 @@ export async function proxy(args: ProxyArguments, options: VerifyOptions): Promi
         url: gateway,
         padding: args.padding,
         ...(edgeKey === null ? {} : { edgeHeaders: { authorization: `Bearer ${edgeKey}` } }),
-        onSession: (session) => tellSession(session, isServing, gateway),
+        onSession: (session) => printSession(session, isServing, gateway),
         onRefused: (error) => {
           refused = error;
-          if (isServing) tellRefusal(error);
+          if (isServing) printRefusal(error);
         },
       });
   const send = verifyingFetch({
     ...shared,
     fetch: carrier,
     unprovenPaths: args.unprovenPaths,
-    onUnproven: tellRefusal,
+    onUnproven: printRefusal,
   });
   const asGateway: Fetch = (path, init) => {
     const headers = new Headers(init?.headers);
@@ -63,7 +63,7 @@ export async function proxy(args: ProxyArguments, options: VerifyOptions): Promi
     return send(gateway + String(path), { ...init, headers });
   };
 
-  // A list of models: the whole way there and back, before anybody asks for an answer.
+  // A request for the list of models tests the whole way before any client needs it.
   const models = await asGateway('/v1/models').catch(() => {
     throw new UsageError(`--gateway ${gateway}: cannot be reached`);
   });
@@ -95,7 +95,7 @@ function keyOf(file: string | null): string | null {
 const TOKEN_BYTES = 32;
 const MIN_TOKEN_LENGTH = 16;
 
-/** The proxy's own key. A file that does not exist is written, for its owner alone to read. @throws {UsageError} */
+/** The proxy's own key. A file that does not exist is created, readable by its owner alone. @throws {UsageError} */
 function tokenOf(file: string | null): { readonly token: string; readonly isPrinted: boolean } {
   const fresh = `cs-${randomBytes(TOKEN_BYTES).toString('base64url')}`;
   if (file === null) return { token: fresh, isPrinted: true };
@@ -125,14 +125,14 @@ async function listening(options: Parameters<typeof startLoopback>[0]): Promise<
 function refusedAtStart(error: SealedFetchError | null): number | null {
   if (error === null) return null;
   const { cause } = error;
-  const why = cause instanceof VerificationError ? ` ${cause.message}` : '';
-  console.error(`countersign: ${error.code}: ${plain(error.message + why)}`);
+  const detail = cause instanceof VerificationError ? ` ${cause.message}` : '';
+  console.error(`countersign: ${error.code}: ${plain(error.message + detail)}`);
   const step = NEXT[error.code];
   if (step !== undefined) console.error(step);
   return cause instanceof VerificationError && cause.incomplete ? 3 : 1;
 }
 
-/** What whoever reads this refusal can do about it. */
+/** What the user can do about a refusal, by its code. */
 const NEXT: Readonly<Record<string, string>> = {
   level_too_low:
     'Software that you know is named by --reference FILE. --min-level accepts less: read above what it means. --plain seals nothing, and verifies each answer.',
@@ -145,7 +145,7 @@ const NEXT: Readonly<Record<string, string>> = {
     'A key that the gateway or an edge asks for outside of the seal is named by --edge-key-file FILE.',
 };
 
-function tellSession({ level, report }: SealedSession, isServing: boolean, gateway: string): void {
+function printSession({ level, report }: SealedSession, isServing: boolean, gateway: string): void {
   if (isServing) return console.error(`countersign: a new session is verified (level: ${level})`);
   const lines = [
     `sealing to ${gateway}`,
@@ -157,8 +157,8 @@ function tellSession({ level, report }: SealedSession, isServing: boolean, gatew
   console.log(lines.map(plain).join('\n'));
 }
 
-/** Codes and fixed words: nothing that a server sent. */
-function tellRefusal({ code, message }: SealedFetchError | UnprovenAnswerError): void {
+/** Prints a code and fixed words, and nothing that a server sent. */
+function printRefusal({ code, message }: SealedFetchError | UnprovenAnswerError): void {
   console.error(`countersign: refused: ${code}: ${plain(message)}`);
 }
 

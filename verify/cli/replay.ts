@@ -1,4 +1,4 @@
-// `countersign replay`: asks the signed request again, byte for byte, verifies each new proof, and says where the responses part.
+// `countersign replay`: sends the signed request again, byte for byte, verifies each new proof, and reports where responses differ.
 import { readLimited } from '../gpu/collateral.ts';
 import { type Exchange, VerificationError, type Verified, type VerifyOptions, verifyAttestation } from '../index.ts';
 import { UsageError } from './args.ts';
@@ -13,27 +13,27 @@ export interface Replay {
   readonly options: VerifyOptions;
 }
 
-/** Of one time that the request was asked again. `parts` names a place in the response, and no text of it. */
+/** The outcome of one replay. `parts` names a position in the response, without its text. */
 type Outcome =
   | { readonly outcome: 'identical' }
   | { readonly outcome: 'different'; readonly parts: string }
   | { readonly outcome: 'unproven'; readonly code: string; readonly incomplete: boolean }
   | { readonly outcome: 'failed'; readonly reason: string };
 
-/** How old the new proof may be: the answer is made now, and clocks differ. */
+/** The greatest age of a new proof: it is made now, but clocks differ. */
 const MAX_AGE_SECONDS = 300;
 
-/** @param input an attestation, or a saved answer or stream that carries one. @returns the exit status. @throws {UsageError} */
-export async function replay(input: string | Uint8Array, { json, ...asked }: Replay): Promise<number> {
-  const first = await verifyAttestation(input, asked.options).catch(refusal);
+/** @param input an attestation, or a saved response or stream that carries one. @returns the exit status. @throws {UsageError} */
+export async function replay(input: string | Uint8Array, { json, ...settings }: Replay): Promise<number> {
+  const first = await verifyAttestation(input, settings.options).catch(refusal);
   if ('code' in first) {
     console.error(`countersign: the proof in FILE does not verify: ${first.code}`);
     return first.incomplete ? 3 : 1;
   }
   const seen = new Set([textOf(first)]);
   const outcomes: Outcome[] = [];
-  for (let i = 1; i <= asked.times; i++) {
-    const outcome = await once(first.exchange, seen, asked);
+  for (let i = 1; i <= settings.times; i++) {
+    const outcome = await replayOnce(first.exchange, seen, settings);
     outcomes.push(outcome);
     if (!json) console.log(`${i}: ${plain(inWords(outcome))}`);
   }
@@ -56,7 +56,7 @@ function inWords(outcome: Outcome): string {
   return outcome.outcome === 'failed' ? outcome.reason : 'proven, identical';
 }
 
-async function once(
+async function replayOnce(
   { endpoint, request, response }: Exchange,
   seen: Set<string>,
   { baseUrl, apiKey, options }: Omit<Replay, 'json'>,
@@ -67,7 +67,7 @@ async function once(
     headers: {
       'content-type': 'application/json',
       ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}`, 'x-api-key': apiKey }),
-      // What was asked for by a header is not in the signed request.
+      // A request for an attestation by header is not in the signed request.
       ...(tee === undefined ? { 'x-tee': '1' } : {}),
     },
     body: request,
@@ -78,7 +78,7 @@ async function once(
   if (bytes === null) return { outcome: 'failed', reason: 'the answer broke off, or is too large' };
   const policy = { ...options.policy, maxAgeSeconds: MAX_AGE_SECONDS };
   const expected = { endpoint, request };
-  // As of now, whatever time the saved proof was checked at.
+  // The new proof is checked as of now, whatever `at` applied to the saved one.
   const again = await verifyAttestation(stream === true ? bytes : new TextDecoder().decode(bytes), {
     ...options,
     at: undefined,
@@ -93,18 +93,18 @@ async function once(
 }
 
 /**
- * An older answer to the same request has the same challenge, and a new one within the same second may have the same raw: two are
- * told apart by what a device signed, which has a number of its own each time.
+ * Distinguishes proofs. An older response to the same request has the same challenge, and a new one within the same second may have the
+ * same raw, but each device report has a new responder nonce.
  */
 const textOf = ({ attestation }: Verified): string => JSON.stringify(attestation);
 
-/** A base URL may end in /v1 or stand before it. */
+/** A base URL may end in /v1 or leave it out. */
 function urlOf(baseUrl: string, endpoint: string): string {
   const base = baseUrl.replace(/\/+$/, '');
   return base.endsWith('/v1') ? base + endpoint.slice('/v1'.length) : base + endpoint;
 }
 
-/** Members that name this answer, or say how it was served: they differ between two that are the same. */
+/** Members that identify a response or describe how it was served: they differ between responses that are otherwise the same. */
 const OF_ONE_ANSWER = new Set([
   'id',
   'call_id',
@@ -118,14 +118,14 @@ const OF_ONE_ANSWER = new Set([
   'timings',
 ]);
 
-/** Where two responses part first: `choices[0].message.content, character 17`; null: nowhere. */
-export function firstDifference(a: unknown, b: unknown, place = ''): string | null {
-  if (typeof a === 'string' && typeof b === 'string') return a === b ? null : `${place}, character ${parting(a, b)}`;
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return Object.is(a, b) ? null : place;
-  if (Array.isArray(a) !== Array.isArray(b)) return place;
+/** The first position at which two responses differ: `choices[0].message.content, character 17`; null: they are the same. */
+export function firstDifference(a: unknown, b: unknown, path = ''): string | null {
+  if (typeof a === 'string' && typeof b === 'string') return a === b ? null : `${path}, character ${differsAt(a, b)}`;
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return Object.is(a, b) ? null : path;
+  if (Array.isArray(a) !== Array.isArray(b)) return path;
   const names = [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((name) => !OF_ONE_ANSWER.has(name));
   for (const name of names) {
-    const at = Array.isArray(a) ? `${place}[${name}]` : place === '' ? name : `${place}.${name}`;
+    const at = Array.isArray(a) ? `${path}[${name}]` : path === '' ? name : `${path}.${name}`;
     const [one, other] = [a, b].map((value) => (value as Record<string, unknown>)[name]);
     const parts = firstDifference(one, other, at);
     if (parts !== null) return parts;
@@ -133,8 +133,8 @@ export function firstDifference(a: unknown, b: unknown, place = ''): string | nu
   return null;
 }
 
-/** The first character, counted from 1, in which they differ. */
-function parting(a: string, b: string): number {
+/** The number of the first character that differs, counted from 1. */
+function differsAt(a: string, b: string): number {
   const [one, other] = [[...a], [...b]];
   const at = one.findIndex((character, i) => character !== other[i]);
   return (at < 0 ? one.length : at) + 1;

@@ -1,4 +1,4 @@
-// The report for people: a line a check, what was found, what it proves, what it does not, and what to do next.
+// The report for people: a line for each check, the claims, the proven and unproven statements, and what to do next.
 import { styleText } from 'node:util';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
 import type { Claims, VerificationReport } from '../index.ts';
@@ -31,7 +31,7 @@ function conclusion({ valid, incomplete, checks }: VerificationReport | CpuRepor
 const FETCH =
   'Nothing was found wrong. With a network the check fetches what it needs; `countersign collateral FILE --into DIR` keeps it for --offline --collateral DIR';
 
-/** What whoever reads this refusal can do about it. */
+/** What the user can do about a failure, by its code. */
 const NEXT: Steps = {
   simulated_root_refused:
     'A simulated GPU made this. Where that is expected (npm start), name its root: --allow-simulated run/simulated-root/root.pem',
@@ -74,7 +74,7 @@ const STYLES = [
   [/^ {2}SIMULATED/, 'yellow'],
 ] as const;
 
-/** One text of the lines; of each line the words that say how it went are coloured. */
+/** Joins the lines to one text, in which the words for a result may be coloured. */
 function written(lines: readonly string[], coloured: boolean): string {
   const text = lines.map(plain);
   if (!coloured) return text.join('\n');
@@ -132,7 +132,7 @@ function checkLines(checks: readonly Check[]): string[] {
   return lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
 }
 
-/** Replaces control characters in texts of others (an issuer, a file's name), which could clear the screen or write lines of this report. */
+/** Replaces control characters in foreign texts (an issuer, a file's name), which could clear the screen or fake lines of this report. */
 export function plain(text: string): string {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 }

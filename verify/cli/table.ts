@@ -1,8 +1,8 @@
-// The command line as data: its commands, their options, and what each is for. Parsing, help, shell completion and the man page are made from it.
+// The command line as data: its commands and their options. Parsing, help, shell completion and the man page are made from it.
 
 export interface Option {
   readonly name: string;
-  /** What follows it; left out: nothing does. */
+  /** The name of its value; absent: the option has none. */
   readonly value?: string;
   readonly multiple?: boolean;
   readonly text: string;
@@ -12,7 +12,7 @@ export interface Option {
 
 export interface Command {
   readonly name: string;
-  /** What follows the name. */
+  /** The names of the operands. */
   readonly operands: string;
   readonly text: string;
   readonly options: readonly Option[];
@@ -248,7 +248,7 @@ export const COMMANDS: readonly Command[] = [
   },
 ];
 
-/** Of the service, which the npm package does not contain: its bin/countersign.js has them. */
+/** Commands of the service's own bin/countersign.js, which the npm package does not contain. */
 export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
   { name: 'keys', text: 'make and list API keys of a gateway' },
   { name: 'audit', text: "follow the lines of a gateway's audit log" },

@@ -1,4 +1,4 @@
-// Vercel's AI SDK: a provider whose every answer is proven, with the attestation in its provider metadata.
+// Vercel's AI SDK: a provider whose every response is proven, with the attestation in its provider metadata.
 import {
   createOpenAICompatible,
   type MetadataExtractor,
@@ -8,7 +8,7 @@ import {
 import { type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 
 export interface CountersignSettings extends Omit<OpenAICompatibleProviderSettings, 'name' | 'metadataExtractor'> {
-  /** How answers are verified. Requests are carried by its `fetch`, or by that of these settings. */
+  /** How responses are verified. Its `fetch` sends the requests, or else that of these settings. */
   readonly verify?: VerifyingFetchOptions;
 }
 
@@ -18,8 +18,8 @@ export interface CountersignSettings extends Omit<OpenAICompatibleProviderSettin
  * const { text, providerMetadata } = await generateText({ model: countersign('m'), prompt: 'Hello' });
  * providerMetadata?.countersign?.attestation; // with streamText: (await result.providerMetadata)?.countersign
  * ```
- * An answer that is not proven is thrown as an APICallError with the code of the check that failed, and asked for once. Of a stream that is not
- * proven text stream and promises throw one at the end, whose `cause` is the UnprovenAnswerError.
+ * A response that is not proven is thrown as an APICallError with the code of the failed check, without a retry. Where a stream is not
+ * proven, text stream and promises throw an error at the end, whose `cause` is the UnprovenAnswerError.
  */
 export function createCountersign({
   verify,
@@ -36,7 +36,7 @@ export function createCountersign({
 
 type Metadata = Awaited<ReturnType<MetadataExtractor['extractMetadata']>>;
 
-/** Of what the verifying fetch handed over, so it is verified. */
+/** Reads the attestation from responses of the verifying fetch, so it is verified. */
 const attestationExtractor: MetadataExtractor = {
   extractMetadata: async ({ parsedBody }) => metadata(attestationOf(parsedBody)),
   createStreamExtractor() {

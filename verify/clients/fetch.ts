@@ -14,20 +14,20 @@ import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
-  /** What carries the requests; the global fetch by default. */
+  /** Sends the requests; the global fetch by default. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Called with every proof and the request as its caller made it, before the answer (or the end of its stream) is handed over. */
+  /** Called with every proof and the caller's own request, before the response (or the end of its stream) is returned. */
   readonly onVerified?: (verified: Verified, request: Request) => void;
   /** Called for every refusal; `cause` has the checks. */
   readonly onUnproven?: (error: UnprovenAnswerError) => void;
-  /** Largest answer, whole or streamed, that is kept to be checked, in bytes. 64 MiB by default. */
+  /** Largest response, whole or streamed, that is buffered for the check, in bytes. 64 MiB by default. */
   readonly max_stream_bytes?: number;
   /**
-   * Paths whose answers are handed over although nothing proves them, such as `/v1/audio/speech`: the whole path of the request's
-   * URL, or its end from a slash on.
+   * Paths whose responses are returned without a proof, such as `/v1/audio/speech`: the whole path of the request's URL, or its end
+   * from a slash on.
    */
   readonly unprovenPaths?: readonly string[];
-  /** Whether each answer needs a signature of its own. By default answers may share one, unless `policy.maxBatch` is 1. */
+  /** Whether each response needs a signature of its own. By default responses may share one, unless `policy.maxBatch` is 1. */
   readonly strict?: boolean;
 }
 
@@ -48,7 +48,7 @@ const MESSAGES = {
 } as const;
 const NOT_VERIFIED = 'The attestation of the answer does not verify.';
 
-/** An answer is not proven: a stream errors with it, and for whatever was not yet handed over `onUnproven` is called with it. Its message is one of a few fixed texts: none of what a server sent is in it. */
+/** A response is not proven: `onUnproven` is called with it, and a stream errors with it. Its message is fixed, without server data. */
 export class UnprovenAnswerError extends Error {
   override readonly name = 'UnprovenAnswerError';
   readonly code: UnprovenCode;
@@ -60,35 +60,36 @@ export class UnprovenAnswerError extends Error {
 }
 
 /**
- * Of a refusal. 422 would say it better, but LangChain for JavaScript asks six times more after a 422
- * (`STATUS_NO_RETRY` of @langchain/core's async_caller), and after a 400 no client does.
+ * The status of a refusal. 422 would fit better, but LangChain for JavaScript retries a 422 six times
+ * (`STATUS_NO_RETRY` of @langchain/core's async_caller), and no client retries a 400.
  */
 const REFUSED_STATUS = 400;
 
-/** Of a body that may be JSON; the last is that of a text whose type its sender does not name. */
+/** Types of a body that may be JSON; fetch sets the last for a string whose sender names no type. */
 const JSON_TYPES = ['application/json', '', 'text/plain'];
-/** Lists of models and attestations: nothing that a model wrote. HEAD and OPTIONS have no answer to prove. */
+/** Lists of models and attestations: nothing that a model wrote. HEAD and OPTIONS have nothing to prove. */
 const READ_ONLY = /\/(models(\/[^/]+)?|attestation)\/?$/;
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
-/** How old a proof may be, and how far ahead of this clock, unless the caller's policy says otherwise. */
+/** The greatest age of a proof, and how far ahead of this clock it may be, unless the caller's policy says otherwise. */
 const FRESH = { maxAgeSeconds: 300, maxAheadSeconds: 60 };
 /** The proofs of an hour at 28 a second, or all fresh ones at 277 a second. */
 const MAX_SEEN = 100_000;
 
 /**
- * A `fetch` that adds `tee` to every POST of a JSON object, with a fresh challenge, and checks every answer against the endpoint and the
- * request that was sent, challenge and streamed bytes included. A `tee` of the caller's own is sent as it is. A whole answer is handed over when it
- * is proven. Of a stream, deltas are handed over as they come and the end (from the first event on that says how the answer ended) when it is proven; otherwise
- * the stream errors with an {@link UnprovenAnswerError}. What a client reads of a stream is written anew from the payloads that were hashed. A proof is refused when it is
- * older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that cannot be proven are refused before they are sent,
- * unless `unprovenPaths` names their path; lists of models and attestations pass.
+ * A `fetch` that adds `tee` to every POST of a JSON object, with a fresh challenge, and checks every response against the endpoint and the
+ * request that was sent, challenge and streamed bytes included. A `tee` of the caller's own is sent as it is. A whole response is returned
+ * when it is proven. Deltas of a stream are forwarded as they come, and its end (from the first event on that says how the response ended)
+ * when it is proven; otherwise the stream errors with an {@link UnprovenAnswerError}. A client reads events that are written anew from the
+ * hashed payloads. A proof is refused when it is older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that
+ * cannot be proven are refused before they are sent, unless `unprovenPaths` names their path; those for lists of models and attestations
+ * are passed through.
  *
  * ```ts
  * const client = new OpenAI({ baseURL: 'http://127.0.0.1:8080/v1', fetch: verifyingFetch({ onVerified: (v) => keep(v) }) });
  * ```
- * A refusal of what was not yet handed over is a response of status 400 with `x-should-retry: false` and an error in OpenAI's form, whose `code` is
- * that of the check that failed, or one of {@link UnprovenCode}: clients throw an error of their own with this code, and ask no second time.
- * Errors of the server (a status of 400 or more) are handed over as they are, those of the network thrown as they are.
+ * A refusal before the response is returned is a response of status 400 with `x-should-retry: false` and an error in OpenAI's form, whose
+ * `code` is that of the failed check, or one of {@link UnprovenCode}: clients throw an error of their own with this code, and do not retry.
+ * Errors of the server (a status of 400 or more) are returned as they are, those of the network are thrown as they are.
  */
 export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof globalThis.fetch {
   const {
@@ -108,7 +109,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   };
   const seen = new LruMap<string, true>(MAX_SEEN);
 
-  /** `answer`: the text of a whole one, the bytes of a stream. @throws {UnprovenAnswerError} */
+  /** @param answer the text of a whole response, or the bytes of a stream. @throws {UnprovenAnswerError} */
   async function prove(
     answer: string | Uint8Array,
     expected: Expected,
@@ -118,7 +119,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const verified = await verifyAttestation(answer, { ...verify, policy, expected }).catch((cause) => {
       throw cause instanceof VerificationError ? new UnprovenAnswerError(cause.code, { cause }) : cause;
     });
-    // A part of a stream must not pass for a whole answer.
+    // An event of a stream must not count as a whole response.
     if (typeof answer === 'string' && verified.exchange.stream !== null)
       throw new UnprovenAnswerError('response_mismatch');
     if (isInSession !== null && !(await isInSession(verified))) throw new UnprovenAnswerError('session_mismatch');
@@ -129,7 +130,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   }
 
   /** @throws {UnprovenAnswerError} */
-  async function answerTo(request: Request, init: RequestInit | undefined, pathname: string): Promise<Response> {
+  async function fetchProven(request: Request, init: RequestInit | undefined, pathname: string): Promise<Response> {
     if (request.method !== 'POST' || !JSON_TYPES.includes(mediaType(request)))
       throw new UnprovenAnswerError('endpoint_not_proven');
     const endpoint = endpointOf(pathname);
@@ -144,10 +145,10 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
       const held = heldUntilProven(form, proven, max_stream_bytes);
       const received = failingWith((cause) => broken(cause, request.signal), response.body);
-      const checked = failingWith(told, received.pipeThrough(new TransformStream(held)));
+      const checked = failingWith(reported, received.pipeThrough(new TransformStream(held)));
       return rebuilt(response, 'text/event-stream; charset=utf-8', checked);
     }
-    // A client that requested a stream reads nothing of a whole response, and reports no error.
+    // A client that requested a stream reads nothing from a whole response, and reports no error.
     if (type !== 'application/json' || stream) throw new UnprovenAnswerError('response_not_provable');
     const text = await textOf(response, max_stream_bytes, request.signal);
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
@@ -155,7 +156,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     return rebuilt(response, 'application/json', text);
   }
 
-  function told(error: unknown): unknown {
+  function reported(error: unknown): unknown {
     if (error instanceof UnprovenAnswerError) onUnproven?.(error);
     return error;
   }
@@ -163,29 +164,29 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   return async (input, init) => {
     const request = new Request(input, init);
     const { pathname } = new URL(request.url);
-    if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
+    if (isPassedThrough(request.method, pathname, unprovenPaths)) return send(input, init);
     try {
-      return await answerTo(request, init, pathname);
+      return await fetchProven(request, init, pathname);
     } catch (error) {
-      if (told(error) instanceof UnprovenAnswerError) return refusal(error as UnprovenAnswerError);
+      if (reported(error) instanceof UnprovenAnswerError) return refusal(error as UnprovenAnswerError);
       throw error;
     }
   };
 }
 
-/** What clients of OpenAI's and Anthropic's APIs make an error of their own from. */
+/** A response from which clients of OpenAI's and Anthropic's APIs make an error of their own. */
 function refusal({ message, code }: UnprovenAnswerError): Response {
   const error = { message, type: 'unproven_answer', param: null, code };
   return Response.json({ error }, { status: REFUSED_STATUS, headers: { 'x-should-retry': 'false' } });
 }
 
-/** The path that raw names. A proxy in front may have another one before it, and none of `/v1` itself. */
+/** The path that raw names. A proxy in front may add a prefix to it, or leave out `/v1`. */
 function endpointOf(pathname: string): string {
   const at = pathname.lastIndexOf('/v1/');
   return at < 0 ? `/v1${/(\/chat)?\/[^/]*\/?$/.exec(pathname)?.[0]}` : pathname.slice(at);
 }
 
-function mayPass(method: string, pathname: string, unprovenPaths: readonly string[]): boolean {
+function isPassedThrough(method: string, pathname: string, unprovenPaths: readonly string[]): boolean {
   if (method === 'HEAD' || method === 'OPTIONS') return true;
   if (method === 'GET' && READ_ONLY.test(pathname)) return true;
   return unprovenPaths.some((path) => path.startsWith('/') && pathname.endsWith(path));
@@ -223,7 +224,7 @@ function freshTee(strict: boolean): string {
   return JSON.stringify(strict ? { challenge } : { batch: true, challenge });
 }
 
-/** @throws {UnprovenAnswerError} for more than `max_bytes`, or what is not UTF-8. */
+/** @throws {UnprovenAnswerError} for more than `max_bytes`, or invalid UTF-8. */
 async function textOf(response: Response, max_bytes: number, signal: AbortSignal): Promise<string> {
   const bytes = await readLimited(response, max_bytes).catch((cause) => {
     throw cause instanceof RangeError
@@ -237,11 +238,11 @@ async function textOf(response: Response, max_bytes: number, signal: AbortSignal
   }
 }
 
-/** The error of a body that broke off. Some clients take errors of other names for their own and end without one. */
+/** The error of a body that broke off. Some clients mistake other errors for their own, and end without an error. */
 const broken = (cause: unknown, signal: AbortSignal): unknown =>
   signal.aborted ? cause : new UnprovenAnswerError('response_broken', { cause });
 
-/** The same stream; what it fails with is what `failure` makes of it. */
+/** The same stream, whose error is mapped by `failure`. */
 function failingWith(
   failure: (cause: unknown) => unknown,
   body: ReadableStream<Uint8Array>,
@@ -266,7 +267,7 @@ function mediaType({ headers }: Request | Response): string {
   return type.trim().toLowerCase();
 }
 
-/** The body is decoded here, so the headers of its encoding go; a charset in its type could have it read in another way. */
+/** The body is decoded already, so the headers of its encoding are removed. `type` replaces a charset that could change how it is read. */
 function rebuilt(response: Response, type: string, body: string | ReadableStream<Uint8Array>): Response {
   const headers = new Headers(response.headers);
   headers.set('content-type', type);
@@ -275,11 +276,12 @@ function rebuilt(response: Response, type: string, body: string | ReadableStream
   return new Response(body, { status: response.status, statusText: response.statusText, headers });
 }
 
-/** Passes the hashed events on, written anew, and no other byte. An event that could end a client's reading waits for the proof. */
+/** Forwards the hashed events, written anew, and nothing else. The first that could end a client's reading, and all after it, are held. */
 function heldUntilProven(form: StreamForm, prove: (stream: Uint8Array) => Promise<void>, max_stream_bytes: number) {
   const reader = new NamedEventReader(max_stream_bytes);
-  /** Every event as it is handed on. */
+  /** Every event as it is forwarded. */
   const kept: Uint8Array[] = [];
+  /** Number of the last events that wait for the proof. */
   let held = 0;
   let attested = false;
   let bytes = 0;
@@ -290,7 +292,7 @@ function heldUntilProven(form: StreamForm, prove: (stream: Uint8Array) => Promis
       attested ||= look.attested;
       const written = writeNamedEvent(event);
       kept.push(written);
-      if (held > 0 || !look.passes) held++;
+      if (held > 0 || !look.continues) held++;
       else controller.enqueue(written);
     }
   }
@@ -327,30 +329,30 @@ function readable<T>(read: () => T): T {
 }
 
 interface Look {
-  /** A chunk after which a client goes on reading. */
-  readonly passes: boolean;
+  /** A client goes on reading after the event. */
+  readonly continues: boolean;
   readonly attested: boolean;
 }
 
-const HELD: Look = { passes: false, attested: false };
+const HELD: Look = { continues: false, attested: false };
 
-/** @throws {UnprovenAnswerError} for what is neither JSON nor `[DONE]`, or has a name where the form has none, or none where it has. */
+/** @throws {UnprovenAnswerError} for an event that is neither JSON nor `[DONE]`, or has or lacks a name against its form. */
 function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
   if (name === null && isDone(payload)) return HELD;
   if ((name === null) !== (form === 'completion')) throw new UnprovenAnswerError('stream_malformed');
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
-    if (attestationIn(text) !== null) return { passes: false, attested: true };
+    if (attestationIn(text) !== null) return { continues: false, attested: true };
     const event = parseChunk(text);
     // Some clients go by the name of an event, others by its type.
     if (name !== null && event.type !== name) throw new TypeError('an event has another name than its type');
-    return { passes: goesOn(form, event), attested: false };
+    return { continues: goesOn(form, event), attested: false };
   } catch (cause) {
     throw new UnprovenAnswerError('stream_malformed', { cause });
   }
 }
 
-/** Whether a client goes on reading after this. */
+/** Whether a client goes on reading after this event. */
 function goesOn(form: StreamForm, event: Readonly<Record<string, unknown>>): boolean {
   const { choices, error = null, type, delta } = event;
   if (error !== null || type === 'error') return false;

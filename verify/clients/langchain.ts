@@ -1,4 +1,4 @@
-// LangChain: a ChatOpenAI whose every answer is proven, with the proof in the message's response metadata.
+// LangChain: a ChatOpenAI whose every response is proven, with the proof in the message's response metadata.
 import type { CallbackManagerForLLMRun } from '@langchain/core/callbacks/manager';
 import type { BaseMessage } from '@langchain/core/messages';
 import type { ChatGenerationChunk, ChatResult } from '@langchain/core/outputs';
@@ -15,13 +15,13 @@ export interface Proof {
 }
 
 export interface ChatCountersignFields extends ChatOpenAIFields {
-  /** How answers are verified. Requests are carried by its `fetch`, or by that of `configuration`. */
+  /** How responses are verified. Its `fetch` sends the requests, or else that of `configuration`. */
   readonly verify?: VerifyingFetchOptions;
 }
 
 /** Names the call that a request belongs to. It never leaves this process. */
 const CALL = 'x-countersign-call';
-/** Calls whose proof nobody has come for: those of a caller that left. */
+/** Limit for calls whose proof is never read, because the caller gave up. */
 const MAX_CALLS = 1000;
 
 /**
@@ -30,17 +30,17 @@ const MAX_CALLS = 1000;
  * const message = await model.invoke('Hello');
  * message.response_metadata.countersign; // Proof
  * ```
- * An answer that is not proven is thrown as LangChain throws any other error of the server, with the code of the check that failed, and
- * asked for once. A stream that is not proven ends with an UnprovenAnswerError in place of its last chunk.
+ * A response that is not proven is thrown as LangChain throws any other error of the server, with the code of the failed check, and is
+ * not retried. A stream that is not proven ends with an UnprovenAnswerError in place of its last chunk.
  */
 export class ChatCountersign extends ChatOpenAI {
-  readonly #given: ChatCountersignFields;
+  readonly #fields: ChatCountersignFields;
   readonly #proving: Proving;
 
-  /** @param proving that of the model which this one is a copy of. */
+  /** @param proving shared with the model that this one is a copy of. */
   constructor(fields: ChatCountersignFields, proving = provingOf(fields)) {
     super({ ...fields, configuration: { ...fields.configuration, fetch: proving.fetch } });
-    this.#given = fields;
+    this.#fields = fields;
     this.#proving = proving;
   }
 
@@ -67,14 +67,14 @@ export class ChatCountersign extends ChatOpenAI {
     }
   }
 
-  /** As ChatOpenAI's own, whose copy would be a ChatOpenAI; bindTools and withStructuredOutput call it. */
+  /** Like ChatOpenAI's own, which would return a plain ChatOpenAI; bindTools and withStructuredOutput call it. */
   override withConfig(config: Partial<this['ParsedCallOptions']>): ChatCountersign {
-    const model = new ChatCountersign(this.#given, this.#proving);
+    const model = new ChatCountersign(this.#fields, this.#proving);
     model.defaultOptions = { ...this.defaultOptions, ...config };
     return model;
   }
 
-  /** The proof is there before the chunk with the finish reason is, and goes with the first chunk after it. */
+  /** Attaches a proof to the next message. It is verified before the chunk with the finish reason is forwarded. */
   #prove(message: BaseMessage, call: string): void {
     const proof = this.#proving.proofs.get(call);
     if (proof === undefined) return;
@@ -108,7 +108,7 @@ function provingOf({ verify, configuration }: ChatCountersignFields): Proving {
   return { fetch, proofs };
 }
 
-/** ChatOpenAI hands `options` of a call to the client for a whole answer, and the call's own members for a stream. */
+/** ChatOpenAI gives the client a call's `options` for a whole response, and the call's own members for a stream. */
 function namedCall<T extends object>(options: T, call: string): T {
   const { headers, options: inner } = options as { headers?: object; options?: { headers?: object } };
   return {

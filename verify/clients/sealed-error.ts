@@ -1,4 +1,4 @@
-// Why nothing was sealed, or a sealed answer was not handed over: the error, in words, and the response that clients get of it.
+// The error for a request that was not sealed or a response that was refused, and the response that clients get for it.
 import type { SealedErrorCode } from '../../sealed/index.ts';
 import type { FailureCode } from '../policy/checks.ts';
 import type { Level } from '../policy/options.ts';
@@ -26,7 +26,7 @@ const MESSAGES = {
 /** The code of a {@link SealedFetchError}: one of its own, or that of the check that the session failed. */
 export type SealedFetchCode = keyof typeof MESSAGES | 'level_too_low' | FailureCode;
 
-/** What sealing means where the machine is of this level. */
+/** The meaning of sealing for each level of the machine. */
 export const MEANING: Readonly<Record<Level, string>> = {
   none: 'No hardware vouches for whoever holds the key: it may be a simulation, or anything between here and the gateway, and it reads prompts.',
   gpu: 'A GPU signed, but no processor vouches for the software that holds the key: whoever runs that machine reads prompts.',
@@ -36,13 +36,13 @@ export const MEANING: Readonly<Record<Level, string>> = {
     'Only the software that you named, started in a confidential VM on a genuine processor, opens what is sealed to its key.',
 };
 
-/** Nothing was sent, or what came back is not handed over. The message holds nothing that a server sent. */
+/** Nothing was sent, or the response is not returned. The message contains nothing that a server sent. */
 export class SealedFetchError extends Error {
   override readonly name = 'SealedFetchError';
   readonly code: SealedFetchCode;
-  /** Of the refusal outside of the seal; null where this client refuses. */
+  /** The status of an unsealed error response; null where this client refuses. */
   readonly status: number | null;
-  /** How long to wait, as the refusal outside of the seal says it. */
+  /** `retry-after` of an unsealed error response, in seconds. */
   readonly retry_after: string | null;
 
   constructor(code: SealedFetchCode, options: ErrorOptions & SealedFetchDetails = {}) {
@@ -68,7 +68,7 @@ export function levelTooLow(level: Level, minLevel: Level): SealedFetchError {
   return new SealedFetchError('level_too_low', { message });
 }
 
-/** Codes of the gateway itself, for what it did not open. Every other refusal counts as one of the edge. */
+/** Codes of the gateway itself, for requests that it did not open. Every other unsealed error counts as `edge_refused`. */
 export const OUTER_CODES = [
   'overloaded',
   'sealed_required',
@@ -77,20 +77,20 @@ export const OUTER_CODES = [
   'sealed_malformed',
 ] as const;
 
-/** Statuses that clients have errors for, or ask again after. Others would make some ask again without a reason. */
-const isHandedOver = (status: number | null): status is number =>
+/** Statuses that clients have errors for, or retry. Others would make some clients retry for no reason. */
+const isForwarded = (status: number | null): status is number =>
   status !== null && (status === 401 || status === 403 || status === 429 || (status >= 500 && status <= 599));
 
-/** As `verifyingFetch` refuses: after it no client asks again. */
+/** As for `verifyingFetch`: no client retries it. */
 const REFUSED_STATUS = 400;
 
-/** What clients of OpenAI's and Anthropic's APIs make an error of their own from. */
+/** A response from which clients of OpenAI's and Anthropic's APIs make an error of their own. */
 export function refusalOf({ message, code, status, retry_after }: SealedFetchError): Response {
   const type = status === null ? 'sealing_refused' : 'edge_refused';
   const body = { error: { message, type, param: null, code } };
-  // Seconds after its start, a gateway's session names keys that it has.
+  // Within seconds of a gateway's start, its session names keys that it has, so a retry helps.
   if (code === 'sealed_key_unknown') return Response.json(body, { status: 503, headers: { 'retry-after': '2' } });
-  if (!isHandedOver(status))
+  if (!isForwarded(status))
     return Response.json(body, { status: REFUSED_STATUS, headers: { 'x-should-retry': 'false' } });
   return Response.json(body, { status, headers: retry_after === null ? {} : { 'retry-after': retry_after } });
 }

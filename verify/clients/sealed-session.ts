@@ -1,4 +1,4 @@
-// The session that requests are sealed to: asked for with a challenge, verified, and kept for as long as it holds.
+// The session that requests are sealed to: requested with a challenge, verified, and cached while it is valid.
 import { readStatement } from '../../proto/statement.ts';
 import { chooseKey, SealedError, type SealingKey } from '../../sealed/index.ts';
 import { digest, fromBase64, toHex, utf8 } from '../common/bytes.ts';
@@ -16,13 +16,13 @@ export interface SessionOptions
   extends Omit<VerifyOptions, 'at' | 'clocks' | 'expected' | 'session' | 'policy' | 'stopAtFailure'> {
   /**
    * `minLevel`: the least level of the machine that requests are sealed to, `measured` by default, which needs `cpu.reference`. With less,
-   * whoever runs that machine may read what is sealed to it. `requiredChecks`: of the session. Other members are for answers.
+   * whoever runs that machine may read what is sealed to it. `requiredChecks`: of the session. Other members are for responses.
    */
   readonly policy?: Policy | undefined;
   /**
-   * Whether the session must hold a challenge of this client: proof that devices and processor signed now, which has the gateway's GPU sign
-   * once more for each client. `false`: a session of this hour will do. By default it is asked for with a challenge, and without one where
-   * the gateway wants an API key for that, which could be read on the way.
+   * Whether the session must hold a challenge of this client, which proves that devices and processor signed now; the gateway's GPU signs
+   * once more for each client. `false`: a session of this hour is enough. By default a challenge is sent, except where the gateway
+   * requires an API key for it, which could be read on the way.
    */
   readonly challenge?: boolean;
   /** Called with each session that requests are sealed to from now on. */
@@ -35,22 +35,22 @@ export interface SealedSession extends VerifiedSession {
   readonly report: VerificationReport;
 }
 
-/** A session and the key of it that this runtime seals to. */
+/** A session, and its key that this runtime seals to. */
 export interface Sealing {
   readonly session: SealedSession;
   readonly key: SealingKey;
-  /** The end of its time by this clock, with a margin. */
+  /** The end of its validity by this clock, less a margin. */
   readonly until_ms: number;
 }
 
 export interface Sessions {
-  /** @param stale one that the gateway no longer opens requests for. @throws {SealedFetchError} */
+  /** @param stale a session whose key the gateway no longer has. @throws {SealedFetchError} */
   current(signal: AbortSignal, stale?: Sealing): Promise<Sealing>;
   readonly isInSession: IsInSession;
 }
 
 export interface SessionSource {
-  /** Of `GET /v1/attestation/session`. */
+  /** The URL of `GET /v1/attestation/session`. */
   readonly url: string;
   readonly headers: Headers;
   readonly fetch: typeof globalThis.fetch;
@@ -66,7 +66,7 @@ const TIMEOUT_MS = 90_000;
 /** The sidecar makes one session at a time, each in some seconds. */
 const MAX_ATTEMPTS = 5;
 const MAX_WAIT_MS = 5_000;
-/** Sessions of an hour each, of which answers may still come. */
+/** Sessions, of an hour each, whose responses may still come. */
 const MAX_KNOWN = 8;
 
 export function createSessions(source: SessionSource, options: SessionOptions): Sessions {
@@ -77,12 +77,12 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
     onSession,
     ...verify
   } = options;
-  /** Of sessions that were verified: the key that signs answers, and the SHA-256 of the statement. */
+  /** Of each verified session: the key that signs responses, and the SHA-256 of the statement. */
   const known = new LruMap<string, true>(2 * MAX_KNOWN);
   let kept: Sealing | null = null;
   let pending: Promise<Sealing> | null = null;
 
-  /** All requests wait for the same one. */
+  /** Concurrent callers share one renewal. */
   function renewed(): Promise<Sealing> {
     pending ??= make().finally(() => {
       pending = null;
@@ -166,11 +166,11 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
 }
 
 function unavailable(status: number): string {
-  const why =
+  const hint =
     status === 401 || status === 403
       ? ' Who may ask for it is asked outside of the seal: an API key that may be read on the way goes into edgeHeaders.'
       : '';
-  return `The session was not to be had, so nothing was sealed and nothing was sent.${why}`;
+  return `The session was not to be had, so nothing was sealed and nothing was sent.${hint}`;
 }
 
 /** Whole seconds. A date would need the server's clock. */
@@ -189,7 +189,7 @@ async function textOf(response: Response): Promise<string> {
   }
 }
 
-/** @throws {SealedFetchError} sealed_malformed, sealed_unsupported */
+/** @throws {SealedFetchError} session_without_key, sealed_unsupported */
 async function keyOf(hpke: string): Promise<SealingKey> {
   try {
     return await chooseKey(fromBase64(hpke));
@@ -200,18 +200,18 @@ async function keyOf(hpke: string): Promise<SealingKey> {
   }
 }
 
-/** By what a session is known that a verified attestation is signed in; null: in none. */
+/** The entry in `known` for the session that a verified attestation is signed in; null: in none. */
 function nameOf(cpu: Readonly<Record<string, unknown>> | undefined): string | null {
   const { statement, statement_sha256 } = cpu ?? {};
   if (typeof statement === 'string') return readStatement(statement).key;
   return typeof statement_sha256 === 'string' ? statement_sha256 : null;
 }
 
-/** Others may wait for the same promise, which goes on. */
+/** Rejects when the signal aborts. The promise goes on, because others may wait for it. */
 function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const leave = () => reject(signal.reason);
-    signal.addEventListener('abort', leave, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
   });
 }

@@ -1,4 +1,4 @@
-// A fetch that seals every request to a key of the attested machine, and opens its answer: nothing in between reads or changes either.
+// A fetch that seals every request to a key of the attested machine, and opens its response: nothing in between reads or changes either.
 import {
   chunksOf,
   type Field,
@@ -24,9 +24,12 @@ export type { SealedSession, SessionOptions } from './sealed-session.ts';
 export interface SealedFetchOptions extends SessionOptions {
   /** The gateway's base URL, with or without `/v1`. Requests for any other address are refused. */
   readonly url: string;
-  /** What carries the sealed requests; the global fetch by default. */
+  /** Sends the sealed requests; the global fetch by default. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Sent outside of the seal, with each sealed request and to get the session: a key of the edge's own, for one. Whatever stands before the gateway reads it. */
+  /**
+   * Unsealed headers of each sealed request and of the request for the session, such as the key of a reverse proxy. Every server before
+   * the gateway can read them.
+   */
   readonly edgeHeaders?: Readonly<Record<string, string>>;
   /** Whether requests are padded to the next of 1, 4, 16, 64 KiB, and above to whole 64 KiB, so that sizes say less. Not by default. */
   readonly padding?: boolean;
@@ -38,9 +41,9 @@ export interface SealedFetchOptions extends SessionOptions {
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Of a refusal in the clear. */
+/** Limit for the body of an unsealed error response. */
 const MAX_OUTER_ERROR_BYTES = 64 * 1024;
-/** Of a connection, or written anew here. Nothing decodes what is opened, so no encoding is asked for. */
+/** Headers of one connection, or written anew here. An opened body is not decoded, so no encoding is accepted. */
 const WITHHELD = new Set([
   ...['accept-encoding', 'connection', 'content-length', 'date', 'expect', 'host', 'keep-alive', 'te', 'trailer'],
   ...['proxy-connection', 'transfer-encoding', 'upgrade'],
@@ -49,20 +52,21 @@ const WITHHELD = new Set([
 const BODILESS = [204, 205, 304];
 
 /**
- * A `fetch` for one gateway. Before the first request it verifies the gateway's session (GPUs, processor, and which software, by `policy.minLevel`)
- * and then seals method, path, headers and body of each request to the key that this session names. What comes back is a response that
- * only the holder of that key can have written; its body errors where it was cut or changed on the way. A session is verified anew before it ends, and
- * once where the gateway no longer has the key. No request is ever sent in the clear, and no answer in the clear is handed over.
+ * A `fetch` for one gateway. Before the first request it verifies the gateway's session (GPUs, processor and, by `policy.minLevel`,
+ * software), and then seals method, path, headers and body of each request to the key that this session names. Only the holder of that
+ * key can have written the response; its body errors where it was cut or changed on the way. A new session is verified before the
+ * current one ends, and once when the gateway no longer has the key. No request is sent unsealed, and no unsealed response is returned.
  *
  * ```ts
  * const options = { collateral, cpu: { reference } };
  * const sealed = sealedFetch({ ...options, url: 'https://gateway.example' });
  * const client = new OpenAI({ baseURL: 'https://gateway.example/v1', fetch: verifyingFetch({ ...options, fetch: sealed }) });
  * ```
- * Over it, `verifyingFetch` accepts no answer that is signed in another session than one that was verified here.
+ * `verifyingFetch` over it accepts only responses that are signed in a session that was verified here.
  *
- * A refusal is a response with an error in OpenAI's form, after which clients throw an error of their own: of type `sealing_refused` with status 400
- * and `x-should-retry: false` where this client refuses; of type `edge_refused` with its status where whatever stands before the machine does. Errors of the network are thrown as they are.
+ * A refusal is a response with an error in OpenAI's form, for which clients throw an error of their own. Where this client refuses, its
+ * type is `sealing_refused`, with status 400 and `x-should-retry: false`; where a server before the machine does, `edge_refused` with
+ * that server's status. Errors of the network are thrown as they are.
  * @throws {TypeError} for a URL or options that cannot be used.
  */
 export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetch {
@@ -80,7 +84,7 @@ export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetc
   const source = { url: `${gateway}/v1/attestation/session`, headers: new Headers(outer), fetch: send, now_ms };
   const sessions = createSessions(source, session);
   outer.set('content-type', REQUEST_MEDIA_TYPE);
-  // Whoever is in between should hand on chunks as they come (draft-ietf-httpbis-incremental).
+  // Asks servers in between to forward chunks as they come (draft-ietf-httpbis-incremental).
   outer.set('incremental', '?1');
 
   async function exchange(request: Request): Promise<Response> {
@@ -97,10 +101,10 @@ export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetc
   /** null: the gateway does not have the key. */
   async function exchangeSealed(request: Request, message: Bytes, { key }: Sealing): Promise<Response | null> {
     const sealed = await sealRequest(key, only(message));
-    // Whole: no browser sends a body as it is made over HTTP/1.1.
+    // Buffered: no browser streams a request body over HTTP/1.1.
     const body = await whole(sealed.chunks);
-    const leaving = new AbortController();
-    const signal = AbortSignal.any([request.signal, leaving.signal]);
+    const cancelling = new AbortController();
+    const signal = AbortSignal.any([request.signal, cancelling.signal]);
     const response = await send(`${gateway}/ohttp`, {
       method: 'POST',
       headers: outer,
@@ -108,9 +112,9 @@ export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetc
       signal,
       redirect: 'manual',
     });
-    if (isSealed(response)) return opened(request.method, sealed, response.body, leaving);
+    if (isSealed(response)) return opened(request.method, sealed, response.body, cancelling);
     const error = await outerError(response);
-    leaving.abort();
+    cancelling.abort();
     if (error.code === 'sealed_key_unknown') return null;
     throw error;
   }
@@ -126,7 +130,7 @@ export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetc
   };
 }
 
-/** Without a slash at its end, and without `/v1`. @throws {TypeError} */
+/** The URL without a slash at its end, and without `/v1`. @throws {TypeError} */
 function baseOf(url: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : null;
   if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.search !== '' || parsed.hash !== '')
@@ -134,9 +138,9 @@ function baseOf(url: string): string {
   return parsed.origin + parsed.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
 }
 
-// The request, as it is sealed.
+// Writes the request that is sealed.
 
-/** Binary HTTP. @throws {SealedFetchError} other_gateway */
+/** The request in Binary HTTP. @throws {SealedFetchError} other_gateway */
 async function messageOf(request: Request, gateway: string, date: Date, padding: boolean): Promise<Bytes> {
   const url = new URL(request.url);
   const target = url.origin + url.pathname + url.search;
@@ -170,7 +174,7 @@ async function whole(chunks: AsyncIterable<Uint8Array>): Promise<Bytes> {
   return concatAll(list);
 }
 
-// The response, outside and inside of the seal.
+// Reads the response, sealed or not.
 
 interface Sealed extends Response {
   readonly body: NonNullable<Response['body']>;
@@ -181,7 +185,7 @@ function isSealed(response: Response): response is Sealed {
   return response.status === 200 && type.trim().toLowerCase() === RESPONSE_MEDIA_TYPE && response.body !== null;
 }
 
-/** Of a response that is not sealed. None of its words are handed over: anyone in between may have written them. */
+/** The error for an unsealed response. Its text is not returned, because anyone in between may have written it. */
 async function outerError(response: Response): Promise<SealedFetchError> {
   const { status } = response;
   if (status < 400 || status > 599) return new SealedFetchError('answer_not_sealed');
@@ -199,12 +203,12 @@ async function codeIn(response: Response): Promise<unknown> {
   }
 }
 
-/** @throws {SealedFetchError} for what was cut or changed before its head could be read; what the network throws. */
+/** @throws {SealedFetchError} for a response that was cut or changed before the end of its head; network errors. */
 async function opened(
   method: string,
   request: SealedRequest,
   body: ReadableStream<Uint8Array>,
-  leaving: AbortController,
+  cancelling: AbortController,
 ): Promise<Response> {
   try {
     const { head, content } = await readResponse(request.openResponse(chunksOf(body)));
@@ -212,9 +216,9 @@ async function opened(
     const headers = new Headers(head.fields.map(([name, value]): [string, string] => [name, value]));
     const isBodiless = method === 'HEAD' || BODILESS.includes(status);
     if (isBodiless) await endOf(content);
-    return new Response(isBodiless ? null : streamOf(content, leaving), { status, headers });
+    return new Response(isBodiless ? null : streamOf(content, cancelling), { status, headers });
   } catch (error) {
-    leaving.abort();
+    cancelling.abort();
     throw refused(error);
   }
 }
@@ -222,14 +226,14 @@ async function opened(
 const refused = (error: unknown): unknown =>
   error instanceof SealedError ? new SealedFetchError(error.code, { cause: error }) : error;
 
-/** @throws {SealedError} sealed_malformed where there is more before it. */
+/** @throws {SealedError} sealed_malformed where the response has a body. */
 async function endOf(content: AsyncGenerator<Uint8Array>): Promise<void> {
   if ((await content.next()).done !== true)
     throw new SealedError('sealed_malformed', 'A response that has no body came with one.');
 }
 
-/** It ends where the whole message was opened, and errors in every other case. */
-function streamOf(content: AsyncGenerator<Uint8Array>, leaving: AbortController): ReadableStream<Uint8Array> {
+/** Ends where the whole message was opened, and errors in every other case. */
+function streamOf(content: AsyncGenerator<Uint8Array>, cancelling: AbortController): ReadableStream<Uint8Array> {
   return new ReadableStream(
     {
       async pull(controller) {
@@ -238,12 +242,12 @@ function streamOf(content: AsyncGenerator<Uint8Array>, leaving: AbortController)
           if (next.done === true) controller.close();
           else controller.enqueue(next.value);
         } catch (error) {
-          leaving.abort();
+          cancelling.abort();
           controller.error(refused(error));
         }
       },
       cancel() {
-        leaving.abort();
+        cancelling.abort();
       },
     },
     { highWaterMark: 0 },

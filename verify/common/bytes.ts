@@ -2,7 +2,7 @@
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
-/** A text is not what its encoding allows. */
+/** A text is not valid in its encoding. */
 export class EncodingError extends Error {
   override readonly name = 'EncodingError';
 }
@@ -61,7 +61,7 @@ export function concat(...parts: readonly Uint8Array[]): Bytes {
   return concatAll(parts);
 }
 
-/** {@link concat} of however many: a call takes a limited number of arguments. */
+/** {@link concat} for a list of any length: a call takes a limited number of arguments. */
 export function concatAll(parts: readonly Uint8Array[]): Bytes {
   const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
@@ -86,7 +86,7 @@ export function fromUtf8(bytes: Uint8Array): string {
   }
 }
 
-/** WebCrypto takes bytes that stand in an ArrayBuffer of their own kind; a view of one is fine. */
+/** The same bytes in an ArrayBuffer, or in a view of one, as WebCrypto requires: not in a SharedArrayBuffer. */
 export function buffered(bytes: Uint8Array): Bytes {
   return bytes.buffer instanceof ArrayBuffer ? (bytes as Bytes) : new Uint8Array(bytes);
 }

@@ -1,4 +1,4 @@
-// A map that forgets what was not used for longest once it is full.
+// A map of limited size that drops its least recently used entry when it is full.
 
 export class LruMap<K, V> {
   readonly #limit: number;
@@ -30,7 +30,7 @@ export class LruMap<K, V> {
     this.#map.delete(key);
   }
 
-  /** The one that was not used for longest first. */
+  /** The least recently used first. */
   keys(): IterableIterator<K> {
     return this.#map.keys();
   }

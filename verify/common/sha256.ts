@@ -1,10 +1,10 @@
-// SHA-256 (FIPS 180-4) of short messages, at once. WebCrypto takes some 40 µs for a hash of any size: up a long path that is a fifth of a
-// whole verification. Nothing here is secret, and whatever is long is hashed by WebCrypto.
+// Synchronous SHA-256 (FIPS 180-4) for short messages. WebCrypto takes some 40 µs for a hash of any size, which along a long path is a
+// fifth of a whole verification. Nothing here is secret, and WebCrypto hashes long messages.
 import type { Bytes } from './bytes.ts';
 
 const primes: number[] = [];
 for (let n = 2; primes.length < 64; n++) if (primes.every((p) => n % p !== 0)) primes.push(n);
-/** The first 32 bits of the fraction. */
+/** The first 32 bits of the fractional part. */
 const fraction = (root: number) => (root % 1) * 2 ** 32;
 /** §4.2.2. */
 const K = Int32Array.from(primes, (p) => fraction(Math.cbrt(p)));
@@ -32,10 +32,10 @@ const w = (i: number) => schedule[i] as number;
 function compress(state: DataView, blocks: DataView, at: number): void {
   for (let i = 0; i < 16; i++) schedule[i] = blocks.getInt32(at + 4 * i);
   for (let i = 16; i < 64; i++) {
-    const early = w(i - 15);
-    const late = w(i - 2);
-    const sigma0 = rotated(early, 7) ^ rotated(early, 18) ^ (early >>> 3);
-    const sigma1 = rotated(late, 17) ^ rotated(late, 19) ^ (late >>> 10);
+    const w15 = w(i - 15);
+    const w2 = w(i - 2);
+    const sigma0 = rotated(w15, 7) ^ rotated(w15, 18) ^ (w15 >>> 3);
+    const sigma1 = rotated(w2, 17) ^ rotated(w2, 19) ^ (w2 >>> 10);
     schedule[i] = w(i - 16) + sigma0 + w(i - 7) + sigma1;
   }
   const of = (i: number) => state.getInt32(4 * i);

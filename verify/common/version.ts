@@ -1,2 +1,2 @@
-/** Of this software: package.json's, which `npm run make versions` copies here. */
+/** The version in package.json, which `npm run make versions` copies here. */
 export const VERSION = '0.2.0';

@@ -1,9 +1,9 @@
-// What a verification needs of the system's WebCrypto, found out once and said clearly where it is missing.
+// Checks once that the system's WebCrypto has what a verification needs, with a clear error where it does not.
 
 import { deviceRoots } from '../gpu/nvidia.ts';
 import { buffered } from './bytes.ts';
 
-/** The system lacks what every verification needs. Nothing was checked, and nothing is said about what was given. */
+/** The system's WebCrypto lacks what every verification needs. No check was made, so this says nothing about the input. */
 export class UnsupportedSystemError extends Error {
   override readonly name = 'UnsupportedSystemError';
   readonly code = 'webcrypto_unsupported';

@@ -25,7 +25,7 @@ const HASH_SHA256 = 1;
 
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
 
-/** Its members are views of `bytes`; what stands behind the runtime data is not read. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
+/** The members are views of `bytes`; bytes after the runtime data are not read. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
 export function parseHclReport(bytes: Uint8Array): HclReport {
   const runtimeAt = HEADER_BYTES + HARDWARE_BYTES;
   if (bytes.length < runtimeAt + RUNTIME_HEADER_BYTES) throw bad('the HCL report is too short');
@@ -59,7 +59,7 @@ const ALL_SHA256_PCRS = '00000001000b03ffffff';
 
 /** TPMS_ATTEST of a quote over all of the SHA-256 bank. @throws {CheckFailure} cpu_malformed */
 export function parseTpmAttest(message: Uint8Array): TpmAttest {
-  const reader = new ByteReader(message, (why) => bad(`the vTPM's quote: ${why}`));
+  const reader = new ByteReader(message, (fault) => bad(`the vTPM's quote: ${fault}`));
   const sized = (): Uint8Array => {
     const [high = 0, low = 0] = reader.take(2);
     return reader.take(high * 256 + low);
@@ -104,7 +104,7 @@ interface RsaKey {
 const AK = 'HCLAkPub';
 const RSA_2048_BYTES = 256;
 
-/** Finds the attestation key, which must stand in the JSON once. */
+/** Finds the attestation key, which the JSON must name once. */
 function attestationKey(runtimeData: Uint8Array): RsaKey {
   let keys: unknown;
   try {

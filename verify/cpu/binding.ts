@@ -1,4 +1,4 @@
-// The session of an attestation: what binds a processor's evidence to the devices that signed beside it, and both to one answer.
+// The session of an attestation, which binds a processor's evidence to the devices that signed beside it, and both to one response.
 import type { Evidence } from '../../proto/attestation.ts';
 import { JsonTextError } from '../../proto/json.ts';
 import { MAX_LAUNCH_CHARACTERS } from '../../proto/launch.ts';
@@ -22,7 +22,7 @@ import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, sk
 /** A session that the caller has verified. */
 type HeldSession = Omit<VerifiedSession, 'hpke'>;
 
-/** What an attestation's session must belong to. */
+/** The response whose session is checked; for a session by itself, two members are null. */
 export interface Answer {
   /** SHA-256 of raw in hex, also where a batch has another nonce; null for a session by itself. */
   readonly rawHash: string | null;
@@ -38,9 +38,9 @@ interface Session {
   readonly digest: Uint8Array;
   /** Digest of the GPU evidence over the statement; null in the short form. */
   readonly gpu: Uint8Array | null;
-  /** Over one answer; null in a session by itself. */
+  /** The signature over one response; null in a session by itself. */
   readonly signature: Uint8Array | null;
-  /** The launch file's text, which the statement names; null where it did not come along. */
+  /** The text of the launch file that the statement names; null where it is not included. */
   readonly launch: string | null;
 }
 
@@ -56,7 +56,7 @@ export interface CpuExpected {
   readonly session: HeldSession | null;
   /** The challenge that the statement must hold; undefined: any. */
   readonly challenge: string | undefined;
-  /** The caller's clock, for a session by itself; null: the time in raw alone counts. */
+  /** The caller's clock, for a session by itself; null: only the time in raw counts. */
   readonly at: Date | null;
 }
 
@@ -67,7 +67,7 @@ const SIGNATURE_BYTES = 64;
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
 
 /**
- * Makes every check of an attestation's member `cpu`; none where there is no such member.
+ * Runs every check of an attestation's member `cpu`; none where there is no such member.
  * @returns as checkCpu. @throws {TypeError} for options that cannot be used.
  */
 export async function checkAnswerCpu(
@@ -83,7 +83,7 @@ export async function checkAnswerCpu(
 }
 
 /**
- * Makes every check of the member `cpu`, its form already read.
+ * Runs every check of the member `cpu` but that of its form.
  * @param form null: cpu_form failed.
  * @returns the processor's claims; null where they cannot be read.
  */
@@ -136,7 +136,7 @@ export async function readSession(member: unknown, gpu: readonly Evidence[]): Pr
 }
 
 /**
- * Reads the member `cpu` of an answer, whole or in its short form.
+ * Reads the member `cpu` of a response, whole or in its short form.
  * @throws {CheckFailure} cpu_missing, cpu_malformed, cpu_unsupported
  */
 export async function readAnswerCpu(member: unknown, held: HeldSession | null): Promise<Passed<CpuForm>> {
@@ -164,7 +164,7 @@ async function readShort(
   return passed('the short form, of the session that the caller verified before', { session, evidence: null });
 }
 
-/** A statement that was verified before, with the signature over one answer. @throws {CheckFailure} cpu_malformed */
+/** A statement that was verified before, with the signature over one response. @throws {CheckFailure} cpu_malformed */
 export async function readSigned(text: string, signature: unknown): Promise<Session> {
   return {
     statement: parsed(text),
@@ -240,7 +240,7 @@ function decoded(text: string): Uint8Array {
   }
 }
 
-/** @returns words. @throws {CheckFailure} cpu_binding_mismatch, session_expired */
+/** @returns words for the check's detail. @throws {CheckFailure} cpu_binding_mismatch, session_expired */
 function checkExpected(statement: Statement, timestamp: number | null, { challenge, at }: CpuExpected): string {
   if (challenge !== undefined && statement.challenge !== challenge.toLowerCase())
     throw new CheckFailure('cpu_binding_mismatch', 'the statement does not hold the challenge that is expected');
@@ -293,7 +293,7 @@ export async function checkSignature(
   return seen("the session's key signed this raw with this evidence");
 }
 
-/** null: what the statement names as its key is not base64 of anything. */
+/** null: the statement's key is not valid base64. */
 function keyBytes(key: string): Uint8Array | null {
   try {
     return fromBase64(key);

@@ -17,7 +17,7 @@ export class ByteReader {
     return this.#bytes.subarray(this.#at - length, this.#at);
   }
 
-  /** The least significant byte first. */
+  /** Reads a little-endian number. */
   number(length: 1 | 2 | 4): number {
     return this.take(length).reduceRight((sum, byte) => sum * 256 + byte, 0);
   }

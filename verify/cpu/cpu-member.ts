@@ -1,4 +1,4 @@
-// Reads a processor's evidence as it travels, the member `cpu`: strictly, and with a limit on every size. Only the form is judged.
+// Reads the member `cpu`, a processor's evidence, strictly and with a limit on every size. Only the form is checked.
 import { duplicateMember } from '../../proto/json.ts';
 import { EncodingError, fromBase64, fromHex, fromUtf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
@@ -8,21 +8,21 @@ import type { CpuType, TdxCollateral } from './cpu-options.ts';
 
 export interface CpuMember {
   readonly type: CpuType;
-  /** SNP: the report. TDX: the quote. Azure: the HCL report, in which it stands. */
+  /** SNP: the report. TDX: the quote. Azure: the HCL report that contains the processor's report. */
   readonly report: Uint8Array;
   /** Leaf, then ASK or ASVK; of SEV-SNP alone. */
   readonly certificates: readonly Certificate[];
   /** DER; of SEV-SNP alone. */
   readonly crl: Uint8Array | null;
   readonly collateral: TdxCollateral | null;
-  /** Azure TDX: the quote, which stands beside its HCL report. */
+  /** Azure TDX: the quote, which is separate from the HCL report. */
   readonly quote: Uint8Array | null;
   readonly tpm: TpmQuote | null;
   /** TDX: CCEL, or JSON of dstack's form. */
   readonly eventLog: Uint8Array | null;
 }
 
-/** What a vTPM signed (TPM 2.0 part 2, §10.12.8), the signature, and the registers it is about. */
+/** The message that a vTPM signed (TPM 2.0 part 2, §10.12.8), the signature, and the registers that it covers. */
 export interface TpmQuote {
   readonly message: Uint8Array;
   readonly signature: Uint8Array;

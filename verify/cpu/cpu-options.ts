@@ -1,4 +1,4 @@
-// The options of a verification of a processor's evidence, and its report.
+// The options and the report of a verification of a processor's evidence.
 import type { Check } from '../policy/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 
@@ -48,7 +48,7 @@ export interface CpuPolicy {
   readonly minTcb?: Readonly<Partial<Record<Product, SnpTcb>>> | undefined;
   /** Demand that AMD's firmware says it looked for aliased memory. */
   readonly requireAliasCheck?: boolean | undefined;
-  /** Whose VLEKs are accepted, by the text of their CSP id; any by default. */
+  /** CSP ids of the providers whose VLEKs are accepted; any by default. */
   readonly cspIds?: readonly string[] | undefined;
   /** Intel's statuses that are accepted; UpToDate alone by default. Revoked and NotSupported never are. */
   readonly tcb?: readonly TcbStatus[] | undefined;
@@ -63,7 +63,7 @@ export interface CpuVerifyOptions {
   readonly roots?: { readonly amd?: string | undefined; readonly intel?: string | undefined } | undefined;
   /** PEM certificates of simulated processors' test roots. Evidence under one passes, and proves nothing about hardware. */
   readonly simulatedRoots?: string | undefined;
-  /** The caller's own collateral; AMD's list in DER. It replaces that in the evidence where it is valid at that instant. */
+  /** The caller's own collateral; AMD's revocation list in DER. Where it is valid at `at`, it replaces that of the evidence. */
   readonly collateral?:
     | { readonly tdx?: TdxCollateral | undefined; readonly amdCrl?: Uint8Array | undefined }
     | undefined;
@@ -97,7 +97,7 @@ export type GuestReference = SnpReference | TdxReference | AzureReference;
 interface SnpReference {
   readonly type: 'SEV_SNP';
   readonly measurement: readonly string[];
-  /** The privilege level that asked: `[0]` by default, the highest. */
+  /** The privilege levels that may request the report: `[0]` by default, the highest. */
   readonly vmpl?: readonly number[] | undefined;
   /** Digests of the key that signed the guest's identity block; not compared by default. */
   readonly id_key_digest?: readonly string[] | undefined;
@@ -121,7 +121,7 @@ interface AzureReference {
   /** MEASUREMENT or MRTD: of Azure's paravisor. */
   readonly measurement: readonly string[];
   readonly vmpl?: readonly number[] | undefined;
-  /** By the register's number, of SHA-256: what the paravisor started. At least one. */
+  /** SHA-256 registers by number, which measure the software that the paravisor started. At least one. */
   readonly pcrs: Readonly<Record<string, readonly string[]>>;
   readonly launch_in: 'measurement';
 }
@@ -159,7 +159,7 @@ export interface CpuClaims {
   readonly advisories: readonly string[];
   /** SHA-256 registers of Azure's vTPM. */
   readonly pcrs: readonly string[] | null;
-  /** The guest's software, one that the caller knows; null where it was not compared, or is another. */
+  /** The guest's software, where the caller knows it; null where it was not compared or is unknown. */
   readonly software: CpuSoftware | null;
 }
 
@@ -173,7 +173,7 @@ export interface CpuSoftware {
   readonly uncompared: string | null;
 }
 
-/** A session that was verified, for the attestations that name it and do not carry it. `verifySession` returns it. */
+/** A verified session, for the attestations that name it instead of carrying it. `verifySession` returns it. */
 export interface VerifiedSession {
   /** The exact text that GPUs and processor signed. */
   readonly statement: string;
@@ -184,7 +184,7 @@ export interface VerifiedSession {
 
 export interface CpuReport {
   readonly valid: boolean;
-  /** Not valid, and nothing was found wrong: what a check needs was not at hand. */
+  /** Not valid, but nothing was found wrong: what a check needs was not at hand. */
   readonly incomplete: boolean;
   readonly checks: readonly Check[];
   /** null where the evidence cannot be read. */

@@ -12,7 +12,7 @@ export interface LogEvent {
   readonly type: number;
   /** SHA-384, as extended into the register. It is checked against the data only where `name` is set. */
   readonly digest: Uint8Array;
-  /** Of an event of dstack's form in RTMR3, whose digest is over name and data. */
+  /** Only of events of dstack's form in RTMR3, whose digest is over type, name and data. */
   readonly name: string | null;
   readonly data: Uint8Array;
 }
@@ -53,7 +53,7 @@ export async function readEventLog(log: Uint8Array): Promise<LogEvent[]> {
   return log[0] === 0x5b ? readJsonLog(log) : readCcel(log);
 }
 
-/** An event in the old form that says which digests follow, then events with several digests each. */
+/** CCEL: an event in the old form, which lists the digests, then events with several digests each. */
 function readCcel(log: Uint8Array): LogEvent[] {
   const reader = new ByteReader(log, bad);
   reader.number(4);
@@ -143,7 +143,7 @@ function readJsonEvent(value: unknown): LogEvent {
   if (!isEvent) throw bad('it has an event of another form');
   try {
     const name = imr === RUNTIME_RTMR ? event : null;
-    // The digest is over "type:name:payload": where a name could hold a colon, one digest would be of several names.
+    // The digest is over "type:name:payload": if a name could hold a colon, several names could have one digest.
     if (name?.includes(':')) throw bad('the name of an event in RTMR3 has a colon');
     return { rtmr: imr, type, digest: fromHex(extended), name, data: fromHex(data) };
   } catch (cause) {

@@ -1,4 +1,4 @@
-// A processor's evidence and sessions by themselves. Of an attestation they are checked with everything else, by verifyAttestation.
+// Verifies a processor's evidence and sessions by themselves. verifyAttestation checks those of an attestation.
 export { appraiseSession, type SessionReport, verifySession } from '../session.ts';
 export {
   type CpuClaims,

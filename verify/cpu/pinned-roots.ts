@@ -1,9 +1,9 @@
-// The roots that are pinned: AMD's, one for each product, and Intel's. A trust anchor is a name and a key (RFC 5280 §6.1.1), so
-// each stands here as the signed part of its certificate, base64 of DER; a root's signature of itself proves nothing.
+// The pinned roots: AMD's, one for each product, and Intel's. A trust anchor is a name and a key (RFC 5280 §6.1.1), so each is
+// kept as the signed part of its certificate, base64 of DER; a root's signature of itself proves nothing.
 import { concat, fromBase64, fromHex } from '../common/bytes.ts';
 import { type Certificate, parseCertificate } from '../x509/certificate.ts';
 
-/** As AMD's key service gives them at /vcek/v1/PRODUCT/cert_chain; VCEK and VLEK stand under the same ones. */
+/** As AMD's key service returns them at /vcek/v1/PRODUCT/cert_chain; VCEK and VLEK have the same roots. */
 const AMD = [
   // ARK-Milan, of which the SHA-256 is 69d063b45344d26a2e94e1f4210de49ef555308287d4c174445c95639a540bcd
   // google/go-sev-guest@af1c107a648f:verify/trust/ask_ark_milan.pem

@@ -1,4 +1,4 @@
-// The relying party's reference values: guests that it knows by what they were started with, and launch files that it accepts.
+// The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
 import { duplicateMember, JsonTextError } from '../../proto/json.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { toHex } from '../common/bytes.ts';
@@ -8,7 +8,7 @@ import { type LogEvent, runtimePayload } from './event-log.ts';
 import type { SnpReport } from './snp-report.ts';
 import type { TdReport } from './tdx-quote.ts';
 
-/** What is compared. */
+/** The measured values that are compared. */
 export interface Measured {
   readonly type: CpuType;
   readonly snp: SnpReport | null;
@@ -17,7 +17,7 @@ export interface Measured {
   readonly hasEventLog: boolean;
 }
 
-// Reading the list.
+// Reads the list.
 
 const MAX_CHARACTERS = 1024 * 1024;
 const MAX_ENTRIES = 1024;
@@ -38,8 +38,8 @@ export function readReference(input: unknown): CpuReference {
 function checkEntry(entry: Json, index: number): void {
   const at = (name: string) => `cpu[${index}].${name}`;
   const of = (name: string, digits = HEX_48) => values(entry[name], at(name), digits);
-  const launchIn = (...places: readonly string[]) => {
-    if (!places.includes(entry.launch_in as string)) throw wrong(`${at('launch_in')} is not ${places.join(' or ')}`);
+  const launchIn = (...fields: readonly string[]) => {
+    if (!fields.includes(entry.launch_in as string)) throw wrong(`${at('launch_in')} is not ${fields.join(' or ')}`);
   };
   const { type, vmpl } = entry;
   if (vmpl !== undefined && !list(vmpl, at('vmpl')).every((level) => [0, 1, 2, 3].includes(level as number)))
@@ -110,7 +110,7 @@ function values(value: unknown, name: string, digits: RegExp): void {
     throw wrong(`${name} is not a list of ${digits === HEX_32 ? 64 : 96} lowercase hex digits`);
 }
 
-// Comparing.
+// Compares a guest with the list.
 
 /** @throws {CheckFailure} measurement_mismatch */
 export function checkMeasurement(measured: Measured, { cpu }: CpuReference): Passed<GuestReference> {
@@ -147,7 +147,7 @@ function mismatch(entry: GuestReference, { snp, tdx, pcrs, hasEventLog }: Measur
   return pcr === undefined ? null : `PCR ${pcr[0]}`;
 }
 
-/** What a reference value leaves out, in words for the verdict. Tables of ACPI hold code, which the kernel runs with all rights. */
+/** What a reference value leaves out, in words for the verdict. ACPI tables hold code, which the kernel runs with full rights. */
 function uncompared(entry: GuestReference): string | null {
   if (entry.type === 'SEV_SNP') return 'nothing measures the ACPI tables that the host supplies, and they are code';
   if (entry.type === 'TDX' && entry.rtmr0 === null)
@@ -159,9 +159,9 @@ interface LaunchInput {
   readonly guest: GuestReference;
   readonly reference: CpuReference;
   readonly measured: Measured;
-  /** By the session's statement. */
+  /** The launch file that the session's statement names. */
   readonly named: { readonly sha256: string | null; readonly text: string | null };
-  /** The event log, if there is one. */
+  /** The replayed event log, if there is one. */
   readonly replayed: Passed<readonly LogEvent[]> | null;
 }
 
@@ -170,12 +170,12 @@ export function checkLaunch({ guest, reference, measured, named, replayed }: Lau
   const launch = launchOf(guest, measured, replayed?.value ?? [], named.sha256);
   if (!reference.launch.includes(launch))
     throw new CheckFailure('software_mismatch', `the launch file ${launch} is none of the caller's`);
-  const place = guest.launch_in === 'measurement' ? 'by the measured guest' : `in ${PLACES[guest.launch_in]}`;
-  const detail = `${replayed === null ? '' : `${replayed.detail}; `}a launch file of the caller's is named ${place}`;
+  const source = guest.launch_in === 'measurement' ? 'by the measured guest' : `in ${FIELDS[guest.launch_in]}`;
+  const detail = `${replayed === null ? '' : `${replayed.detail}; `}a launch file of the caller's is named ${source}`;
   return passed(detail, { launch, images: imagesOf(named.text), uncompared: uncompared(guest) });
 }
 
-/** null: the file is not at hand, or not of the form that we write. */
+/** null: the file is absent, or not in the form that we write. */
 function imagesOf(text: string | null): CpuSoftware['images'] {
   if (text === null) return null;
   try {
@@ -186,7 +186,7 @@ function imagesOf(text: string | null): CpuSoftware['images'] {
   }
 }
 
-/** The launch file's digest, from where the reference says that it stands. @throws {CheckFailure} software_mismatch */
+/** The launch file's digest, from the field that the reference names. @throws {CheckFailure} software_mismatch */
 function launchOf(
   { launch_in }: GuestReference,
   { snp, tdx }: Measured,
@@ -206,17 +206,17 @@ function launchOf(
     }
   };
   const digest = found();
-  if (digest == null) throw new CheckFailure('software_mismatch', `no launch file is named in ${PLACES[launch_in]}`);
+  if (digest == null) throw new CheckFailure('software_mismatch', `no launch file is named in ${FIELDS[launch_in]}`);
   const text = typeof digest === 'string' ? digest : toHex(digest);
   if (named !== null && named !== text)
-    throw new CheckFailure('software_mismatch', `the statement names another launch file than ${PLACES[launch_in]}`);
+    throw new CheckFailure('software_mismatch', `the statement names another launch file than ${FIELDS[launch_in]}`);
   return text;
 }
 
 /** The event in RTMR3 that the image's first unit writes. */
 const LAUNCH_EVENT = 'countersign-launch';
 
-const PLACES = {
+const FIELDS = {
   host_data: 'HOST_DATA',
   mrconfigid: 'MRCONFIGID',
   rtmr3: 'RTMR3',
@@ -224,7 +224,7 @@ const PLACES = {
 } as const;
 const DIGEST_BYTES = 32;
 
-/** 48 bytes hold a digest of 32 and zeros; undefined where there is more. */
+/** The digest in a field of 48 bytes; undefined unless zeros follow its 32 bytes. */
 function unpadded(field: Uint8Array | undefined): Uint8Array | undefined {
   return field?.subarray(DIGEST_BYTES).every((byte) => byte === 0) ? field.subarray(0, DIGEST_BYTES) : undefined;
 }

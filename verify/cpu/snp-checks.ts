@@ -15,7 +15,7 @@ export interface AmdPath {
   readonly leaf: Certificate;
   readonly authority: Certificate;
   readonly root: Certificate;
-  /** Named by the root: each product has its own. */
+  /** By the root's name: each product has its own root. */
   readonly product: Product;
   readonly kind: SnpReport['signingKey'];
   readonly simulated: boolean;
@@ -116,7 +116,7 @@ function text(leaf: Certificate, id: string): string {
   return String.fromCharCode(...content);
 }
 
-/** The chip's id stands bare in the leaves that AMD issues, and in an OCTET STRING in its specification. Turin's has 8 bytes. */
+/** AMD's leaves hold the chip's id bare; its specification puts it into an OCTET STRING. Turin's has 8 bytes. */
 function checkChip({ chipId }: SnpReport, leaf: Certificate, product: Product): void {
   const length = product === 'Turin' ? 8 : 64;
   const value = leaf.extensions.get(HWID)?.value ?? new Uint8Array();
@@ -131,7 +131,7 @@ function checkProvider(leaf: Certificate, { cspIds }: CpuPolicy): void {
 }
 
 /**
- * The ARK's list, which can name the ASK or the ASVK: the leaves have no serial number of their own.
+ * Looks for the ASK or the ASVK on the ARK's list. The list cannot name leaves, which have no serial number of their own.
  * @param carried DER of the list in the evidence.
  * @throws {CheckFailure} revocation_unavailable, revocation_invalid, certificate_revoked
  */
@@ -185,7 +185,10 @@ export function checkSnpMode(report: SnpReport, { product }: AmdPath, { policy }
 
 const refused = (message: string) => new CheckFailure('cpu_policy_refused', message);
 
-/** All four versions count: a guest that was launched under bad firmware stays exposed after an update. @throws {CheckFailure} tcb_not_accepted */
+/**
+ * All four versions count: a guest that was launched under bad firmware stays exposed after an update.
+ * @throws {CheckFailure} tcb_not_accepted
+ */
 export function checkSnpTcb(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Outcome<true> {
   const least = policy.minTcb?.[product];
   if (least === undefined) return skipped(`the caller named no least TCB of ${product}`);

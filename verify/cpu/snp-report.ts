@@ -18,7 +18,7 @@ export interface SnpReport {
   readonly idKeyDigest: Uint8Array;
   /** From the report's CPUID fields; null in version 2, where only the leaf certificate names it. */
   readonly product: Product | null;
-  /** 64 bytes; of Turin, 8 and zeros. */
+  /** 64 bytes; on Turin 8 bytes and zeros. */
   readonly chipId: Uint8Array;
   /** 8 bytes each, to be read by {@link tcbOf}. */
   readonly tcb: Readonly<Record<(typeof TCBS)[number], Uint8Array>>;
@@ -80,7 +80,7 @@ export function parseSnpReport(bytes: Uint8Array): SnpReport {
   };
 }
 
-/** Bytes that are zero in every version's layout, the unsigned ones behind the signature included. */
+/** The reserved ranges of this version's layout, which must be zero, the unsigned bytes after the signature included. */
 function reserved(version: number): (readonly [number, number])[] {
   return [
     [0x4c, 0x50],

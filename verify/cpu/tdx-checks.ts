@@ -21,7 +21,10 @@ export interface IntelPath {
   readonly simulated: boolean;
 }
 
-/** Checks three links: the PCK signs the enclave's report, the report holds the attestation key, that key signs the quote. @throws {CheckFailure} cpu_signature_invalid */
+/**
+ * Checks three links: the PCK signs the enclave's report, the report holds the attestation key, that key signs the quote.
+ * @throws {CheckFailure} cpu_signature_invalid
+ */
 export async function checkTdxSignature(quote: TdxQuote): Promise<Passed<true>> {
   const { signed, signature, attestationKey, attestationKeyBytes, qe, qeSigned, qeSignature, qeAuthData, chain } =
     quote;
@@ -108,8 +111,8 @@ export async function checkTdxRevocation(
   if (withoutRevocation) return skipped('the caller asked for no such check');
   if (collateral === null) return skipped('the lists stand in the collateral, of which cpu_tcb says more');
   const { pckCrl, rootCrl, signers, outdated } = collateral;
-  if (!(await isIssuedBy(rootCrl, root))) throw notIts("the root's revocation list is not one that the root signed");
-  if (!(await isIssuedBy(pckCrl, authority))) throw notIts("the PCK's revocation list is not one of its authority");
+  if (!(await isIssuedBy(rootCrl, root))) throw badList("the root's revocation list is not one that the root signed");
+  if (!(await isIssuedBy(pckCrl, authority))) throw badList("the PCK's revocation list is not one of its authority");
   const isOn = (list: Crl) => (certificate: Certificate) => isRevoked(list, certificate);
   const revoked = [leaf].find(isOn(pckCrl)) ?? [authority, ...signers].find(isOn(rootCrl));
   if (revoked !== undefined)
@@ -119,19 +122,19 @@ export async function checkTdxRevocation(
   return seen(`none of ${2 + signers.length} certificates is on its authority's list`);
 }
 
-const notIts = (message: string) => new CheckFailure('revocation_invalid', message);
+const badList = (message: string) => new CheckFailure('revocation_invalid', message);
 
 const DEBUG_BITS = 0xff;
 const SEPT_VE_DISABLE = 1 << 4;
 const MIGRATABLE = 1 << 5;
 
 /**
- * @param isOwnHost false behind Azure's paravisor, which takes the exceptions that SEPT_VE_DISABLE turns off.
+ * @param isOwnHost false behind Azure's paravisor, which handles the exceptions that SEPT_VE_DISABLE turns off.
  * @throws {CheckFailure} debug_enabled, cpu_policy_refused
  */
 export function checkTdxMode({ body }: TdxQuote, isOwnHost: boolean): Passed<true> {
   const { tdAttributes, mrServiceTd } = body;
-  // TDATTRIBUTES, bits 0 to 7: debugging and profiling from outside. 28 and 29 stand in byte 3.
+  // TDATTRIBUTES, bits 0 to 7: debugging and profiling from outside. Bits 28 and 29 are in byte 3.
   const [tud = DEBUG_BITS, , , security = MIGRATABLE] = tdAttributes;
   if ((tud & DEBUG_BITS) !== 0) throw new CheckFailure('debug_enabled', 'the host may debug or profile this guest');
   if ((security & MIGRATABLE) !== 0) throw refused('this guest may be migrated');
@@ -143,7 +146,7 @@ export function checkTdxMode({ body }: TdxQuote, isOwnHost: boolean): Passed<tru
 
 const refused = (message: string) => new CheckFailure('cpu_policy_refused', message);
 
-const NEVER = ['Revoked', 'NotSupported'];
+const REFUSED = ['Revoked', 'NotSupported'];
 
 /** The platform's TCB state; null where the collateral is about another platform. */
 export function stateOf(quote: TdxQuote, { pck }: IntelPath, collateral: VerifiedCollateral): PlatformTcb | null {
@@ -168,16 +171,16 @@ export function checkTdxTcb(
     throw notAccepted(`the collateral is of an evaluation before ${minTcbEvaluation}`);
   const { tcb: accepted = ['UpToDate'] } = policy;
   const { status, advisories } = state;
-  const why =
+  const listed =
     advisories.length > 0 ? ` (${advisories.slice(0, 8).join(', ')}${advisories.length > 8 ? ', …' : ''})` : '';
-  if (NEVER.includes(status) || !accepted.includes(status)) throw notAccepted(`the platform is ${status}${why}`);
-  return passed(`the platform is ${status}${why}, SVN ${toHex(quote.body.teeTcbSvn.subarray(0, 3))}`, state);
+  if (REFUSED.includes(status) || !accepted.includes(status)) throw notAccepted(`the platform is ${status}${listed}`);
+  return passed(`the platform is ${status}${listed}, SVN ${toHex(quote.body.teeTcbSvn.subarray(0, 3))}`, state);
 }
 
 const notAccepted = (message: string) => new CheckFailure('tcb_not_accepted', message);
 
-// The TCB level of a platform by Intel's rule (its QuoteVerificationLibrary, §4.1.2.4.17): the first level that is met, the TDX module's level,
-// whether a relaunch is advised, the quoting enclave's level.
+// The TCB level of a platform by Intel's rule (its QuoteVerificationLibrary, §4.1.2.4.17): the first level that is met, the TDX module's
+// level, whether a relaunch is advised, the quoting enclave's level.
 
 interface PlatformTcb {
   readonly status: TcbStatus;
@@ -208,7 +211,7 @@ const isTdxMet = (level: TcbLevel, svns: Uint8Array): boolean =>
 
 const hasIdentity = (svns: Uint8Array): boolean => (svns[1] ?? 0) > 0;
 
-/** The identity of the TDX module that this version number means; undefined where Intel names none. */
+/** The identity of the TDX module with this version number; undefined where Intel lists none. */
 function moduleIdentity(svns: Uint8Array, { moduleIdentities }: TcbInfo) {
   const id = `TDX_${(svns[1] ?? 0).toString(16).padStart(2, '0').toUpperCase()}`;
   return moduleIdentities.find((one) => one.id === id);

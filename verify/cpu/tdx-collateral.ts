@@ -10,16 +10,16 @@ import { DerError } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { type CpuContext, TCB_STATUSES, type TcbStatus, type TdxCollateral } from './cpu-options.ts';
 
-/** Collateral whose signatures are right. `outdated` names what is out of its window, which the checks judge. */
+/** Collateral whose signatures verify. Part of it may be outdated, which the checks judge. */
 export interface VerifiedCollateral {
   readonly tcbInfo: TcbInfo;
   readonly qeIdentity: QeIdentity;
   /** Signers of the two texts. */
   readonly signers: readonly Certificate[];
-  /** Not yet verified: the lists must be signed by the quote's own authorities. */
+  /** Both lists are not yet verified: they must be signed by the quote's own authorities. */
   readonly pckCrl: Crl;
   readonly rootCrl: Crl;
-  /** What is out of its window, in words; null where all holds. */
+  /** The part that is not valid at the clock, in words; null where all parts are. */
   readonly outdated: string | null;
 }
 
@@ -71,7 +71,7 @@ const invalid = (message: string, cause?: unknown) => new CheckFailure('collater
 
 /**
  * Takes the caller's own collateral where it is valid at the clock, else that of the evidence.
- * @param root of the quote's own chain, under which the collateral must stand too.
+ * @param root the root of the quote's own chain, under which the collateral must verify too.
  * @throws {CheckFailure} collateral_unavailable, collateral_invalid
  */
 export async function findCollateral(
@@ -118,14 +118,14 @@ export async function verifyCollateral(
   };
 }
 
-/** When the first of the four parts ends. Nothing is verified. @throws {CheckFailure} collateral_invalid: a part cannot be read. */
+/** The earliest end of the four parts. Nothing is verified. @throws {CheckFailure} collateral_invalid: a part cannot be read. */
 export function collateralEnd(collateral: TdxCollateral): Date {
   const texts = [collateral.tcb_info, collateral.qe_identity].map((text) => date(object(jsonOf(text)).nextUpdate));
   const lists = (['root_ca_crl', 'pck_crl'] as const).map((name) => readCrl(name, collateral).nextUpdate);
   return new Date(Math.min(...[...texts, ...lists].map((end) => end.getTime())));
 }
 
-/** The text is parsed only once its signature is found right. */
+/** Parses a text only after its signature has verified. */
 async function verifyText(
   name: 'tcb_info' | 'qe_identity',
   collateral: TdxCollateral,
@@ -173,7 +173,7 @@ function decoded<T>(name: string, read: () => T): T {
   }
 }
 
-// The signed JSON. Members that are not known are Intel's to add; those that are used must be of their kind.
+// Reads the signed JSON. Unknown members are ignored, because Intel may add some; those that are used must have their type.
 
 type Json = Readonly<Record<string, unknown>>;
 

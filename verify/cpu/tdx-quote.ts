@@ -36,7 +36,7 @@ export interface TdReport {
   readonly mrConfigId: Uint8Array;
   readonly rtmrs: readonly Uint8Array[];
   readonly reportData: Uint8Array;
-  /** Of the module as it runs now, and of the guest's migration service; null in the body of TDX 1.0, which has neither. */
+  /** Security versions of the module that runs now, and the measurement of a service TD; null in TDX 1.0, which has neither. */
   readonly teeTcbSvn2: Uint8Array | null;
   readonly mrServiceTd: Uint8Array | null;
 }
@@ -68,7 +68,7 @@ const bad = (message: string) => new CheckFailure('cpu_malformed', `the quote: $
 const unsupported = (message: string) => new CheckFailure('cpu_unsupported', message);
 
 /**
- * The quote ends where its own lengths say; hosts hand it out in a larger buffer, and what follows is not read.
+ * The quote ends where its own lengths say. Hosts return it in a larger buffer, whose other bytes are not read.
  * @throws {CheckFailure} cpu_malformed, cpu_unsupported
  */
 export function parseTdxQuote(bytes: Uint8Array): TdxQuote {
@@ -97,7 +97,7 @@ function readHeader(header: Uint8Array): 4 | 5 {
   return version;
 }
 
-/** TD report of TDX 1.0, and two fields more of TDX 1.5. */
+/** The TD report of TDX 1.0, with two more fields in TDX 1.5. */
 function readBody(bytes: Uint8Array): TdReport {
   const at = (from: number, length: number) => bytes.subarray(from, from + length);
   const isTdx15 = bytes.length > TDX_1_0_BYTES;

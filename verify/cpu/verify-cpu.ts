@@ -71,7 +71,7 @@ export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}
 export interface NamedLaunch {
   /** SHA-256 in hex; null: the statement names none. */
   readonly sha256: string | null;
-  /** Its text, whose SHA-256 that is; null where it is not at hand. */
+  /** The file's text; null where it is not at hand. */
   readonly text: string | null;
 }
 
@@ -83,7 +83,7 @@ export interface Binding {
   readonly source: string;
   /** The launch file that the statement names. */
   readonly launch?: NamedLaunch;
-  /** More that must hold. @returns words for the check's detail. @throws {CheckFailure} */
+  /** A further check. @returns words for the check's detail. @throws {CheckFailure} */
   readonly also?: () => string;
 }
 
@@ -95,7 +95,7 @@ export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext
   const { reportData } = options.expected ?? {};
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
   if (collateral.tdx !== undefined) usable('collateral.tdx', () => readTdxCollateral(collateral.tdx));
-  // Comparisons with NaN are false: it would switch the check off.
+  // Comparisons with NaN are false, so it would disable the check.
   if (policy.minTcbEvaluation !== undefined && !(policy.minTcbEvaluation >= 0))
     throw new TypeError('policy.minTcbEvaluation is not a number');
   const context = {
@@ -138,7 +138,7 @@ export interface CpuEvidence {
   readonly vtpm: Vtpm | null;
 }
 
-/** Of Azure's types. */
+/** The evidence of the vTPM, for Azure's types. */
 interface Vtpm {
   readonly hcl: HclReport;
   readonly quote: TpmQuote;
@@ -164,7 +164,7 @@ export function readCpuEvidence(input: unknown): Passed<CpuEvidence> {
   return passed(`a TDX quote of version ${tdx.version}${behind}`, { member, snp: null, tdx, reportData, vtpm });
 }
 
-/** The checks of evidence itself. */
+/** The checks of the evidence itself. */
 const OF_EVIDENCE = [
   'cpu_signature',
   'cpu_chain',
@@ -176,14 +176,14 @@ const OF_EVIDENCE = [
   'cpu_software',
 ] as const;
 
-/** Lists the checks of evidence as not made: because cpu_form failed, or for this reason. */
+/** Lists the checks of the evidence as skips: because cpu_form failed, or for this reason. */
 export async function skipCpuEvidence(list: CheckList, reason = ''): Promise<void> {
   for (const name of OF_EVIDENCE) await list.run(name, ['cpu_form'], () => skipped(reason));
 }
 
 /**
- * Makes every check of evidence but its form.
- * @param evidence null: cpu_form failed. @param binding null: the caller does not say what was given to be signed.
+ * Runs every check of the evidence but that of its form.
+ * @param evidence null: cpu_form failed. @param binding null: the caller expects no particular report data.
  */
 export async function checkCpuEvidence(
   list: CheckList,
@@ -206,7 +206,7 @@ export async function checkCpuEvidence(
 
 type Judged = Partial<CpuClaims>;
 
-/** Grounds of most checks: the evidence is signed under a trusted root. */
+/** Prerequisites of most checks: the evidence is signed under a trusted root. */
 const SIGNED = ['cpu_signature', 'cpu_chain'] as const;
 
 async function checkSnp(list: CheckList, snp: SnpReport, evidence: CpuEvidence, context: CpuContext): Promise<Judged> {
@@ -256,7 +256,7 @@ async function settle(find: () => Promise<VerifiedCollateral>): Promise<Settled>
   }
 }
 
-/** Compares the signed report data, or the vTPM's, with what it must be. */
+/** Compares the signed report data, or the vTPM's extra data, with the expected bytes. */
 async function checkBinding(list: CheckList, { vtpm, reportData }: CpuEvidence, binding: Binding | null) {
   if (vtpm !== null)
     await list.run('cpu_vtpm', ['cpu_form'], () => checkVtpm(vtpm.hcl, vtpm.quote, vtpm.attest, reportData));
@@ -274,7 +274,7 @@ async function checkBinding(list: CheckList, { vtpm, reportData }: CpuEvidence, 
   });
 }
 
-/** Compares the guest, and the launch file that it was started with, with what the caller knows. */
+/** Compares the guest, and the launch file that it was started with, with the caller's reference values. */
 async function checkSoftware(
   list: CheckList,
   { member, snp, tdx, vtpm }: CpuEvidence,

@@ -1,5 +1,5 @@
-// An attestation result in the field's common form: EAR (draft-ietf-rats-ear-04) with AR4SI's trustworthiness vector (draft-ietf-rats-ar4si),
-// made of our report. Unsigned. An entry point of its own beside index.ts, so that a browser's bundle does not grow by it. docs/verify.md.
+// Writes our report as an attestation result in the common form: EAR (draft-ietf-rats-ear-04) with AR4SI's trustworthiness vector
+// (draft-ietf-rats-ar4si), unsigned. A separate entry point, so that a browser's bundle does not grow by it. docs/verify.md.
 
 import { fromHex, toBase64Url } from '../common/bytes.ts';
 import type { CpuClaims, CpuReport, CpuVerifyOptions } from '../cpu/cpu-options.ts';
@@ -9,7 +9,7 @@ import type { Claims, DeviceClaims, Level, VerificationReport, VerifyOptions } f
 export const EAR_PROFILE = 'tag:ietf.org,2026:rats/ear#04';
 /** RFC 9782: an EAT claims set without a signature. */
 export const EAR_MEDIA_TYPE = `application/eat-ucs+json; eat_profile="${EAR_PROFILE}"`;
-/** The name of our own claims: collision-resistant as RFC 7519 §2 means it. What stands under it is ours to change with the drafts. */
+/** The name of our own claims: a Collision-Resistant Name (RFC 7519 §2). Their content may change with the drafts. */
 export const APPRAISAL_CLAIMS = 'urn:uuid:9770031d-0578-470c-9133-cdca6a13914d';
 
 /** AR4SI's tiers, from the best to the worst when submodules are summed up. */
@@ -25,11 +25,11 @@ export interface EarAppraisal {
   readonly ear_status: Tier;
   /** At least one category: `hardware: 0` where nothing is claimed. */
   readonly ear_trustworthiness_vector: TrustworthinessVector;
-  /** What the attester signed, base64url: 32 bytes of a device, 64 of a processor. */
+  /** The nonce that the attester signed, base64url: 32 bytes for a device, 64 for a processor. */
   readonly eat_nonce?: string;
-  /** Of the evidence, once it is verified. */
+  /** Claims of the verified evidence. */
   readonly ear_attester_claims?: Readonly<Record<string, unknown>>;
-  /** Of the appraisal. */
+  /** Claims about the appraisal. */
   readonly ear_verifier_claims?: Readonly<Record<string, unknown>>;
 }
 
@@ -39,16 +39,16 @@ export interface Ear {
   /** Unix seconds. */
   readonly iat: number;
   readonly ear_verifier_id: { readonly developer: string; readonly build: string };
-  /** The worst of the submodules, or worse. */
+  /** The worst status of the submodules, or a worse one where another check failed. */
   readonly ear_status: Tier;
   /** draft-kykdxy-rats-tdx-cgpu-ear-profile: whether the processor's evidence is bound to that of the devices. */
   readonly ear_all_submods_bound: 'true' | 'false' | 'unknown';
-  /** `cpu`, `gpu/<ueid>`, `nvswitch/<ueid>`, `device/<index>` where a device's evidence does not say what it is; `gpu` where there is none. */
+  /** `cpu`, `gpu/<ueid>`, `nvswitch/<ueid>`, `device/<index>` for a device that its evidence does not identify; `gpu` without evidence. */
   readonly submods: Readonly<Record<string, EarAppraisal>>;
   readonly [APPRAISAL_CLAIMS]: OwnClaims;
 }
 
-/** The report itself, but for the claims, which stand in the submodules. */
+/** The report without its claims, which are in the submodules. */
 export interface OwnClaims {
   readonly valid: boolean;
   /** Absent for a processor's bare evidence. */
@@ -71,7 +71,7 @@ export interface EarOptions {
 /**
  * A report of `appraiseAttestation`, `appraiseEvidence` or `appraiseSession` as EAR. A report that is not valid affirms nothing, nor does
  * simulated evidence.
- * @param verification the options of that verification: of roots and clocks of the caller's own the result says so.
+ * @param verification the options of that verification: the result shows whether the caller set roots or clocks.
  */
 export function earOf(report: VerificationReport, verification: VerifyOptions, options: EarOptions): Ear {
   const { valid, level, checks, claims, proven, not_proven } = report;
@@ -103,7 +103,7 @@ interface Appraised {
   readonly valid: boolean;
   readonly checks: readonly Check[];
   readonly claims: Pick<Claims, 'simulated' | 'nonce' | 'devices' | 'cpu'>;
-  /** Whether roots of the caller's stand in place of the makers', or each endorsement was judged at a time of its own. */
+  /** Whether the caller's roots replace the makers', or the caller set clocks for single kinds of checks. */
   readonly ownTerms: { readonly device: boolean; readonly cpu: boolean };
 }
 
@@ -129,7 +129,7 @@ const isPassed = (checks: readonly Check[], name: CheckName): boolean => {
   return named.length > 0 && named.every(({ status }) => status === 'pass');
 };
 
-/** Anybody can make a simulated processor's half of a binding, so that of it nothing is known. */
+/** Anyone can make a simulated processor's half of a binding, so its binding is unknown. */
 function allBound({ valid, checks, claims }: Appraised): Ear['ear_all_submods_bound'] {
   if (claims.simulated) return 'unknown';
   const binding = ['cpu_binding', 'cpu_devices', 'cpu_answer'];
@@ -143,12 +143,12 @@ function appraisal(vector: TrustworthinessVector, status: Tier, claims: Partial<
   return { ear_status: status, ear_trustworthiness_vector: vector, ...claims };
 }
 
-/** AR4SI asks for a category at least: 0 is no claim. */
+/** AR4SI requires at least one category: 0 makes no claim. */
 const NOTHING: TrustworthinessVector = { hardware: 0 };
 
 const SIMULATED: Partial<EarAppraisal> = { ear_verifier_claims: { [APPRAISAL_CLAIMS]: { simulated: true } } };
 
-/** @param claimed what would be claimed, were the report valid and of real hardware. */
+/** @param claimed the vector for a valid report about real hardware. */
 function judged(
   { valid, claims: { simulated } }: Appraised,
   checks: readonly Check[],
@@ -162,7 +162,7 @@ function judged(
   if (simulated) return appraisal(NOTHING, 'none', SIMULATED);
   const vector = claimed();
   if (Object.keys(vector).length === 0) return appraisal(NOTHING, 'none', claims());
-  // Nobody's configuration affirms hardware of which nothing is claimed.
+  // Without a claim about the hardware, its configuration affirms nothing.
   const status = vector.hardware === undefined ? 'none' : worst(Object.values(vector).map(tierOf));
   return appraisal(vector, status, claims());
 }
@@ -181,8 +181,8 @@ const AFFIRMED = 2;
 const BOOT_AFFIRMED = 3;
 const KNOWN_VULNERABILITIES = 32;
 /**
- * Not a reason of AR4SI's, but in its range for others: affirmed on terms that the caller set. These are roots in place of the makers', clocks,
- * no minimum for AMD's firmware, or a reference value that leaves something out.
+ * Not a value of AR4SI's, but in its range for others: affirmed on terms that the caller set. These are roots in place of the makers',
+ * clocks, no minimum for AMD's firmware, or a reference value that leaves something out.
  */
 const ON_THE_CALLERS_TERMS = -2;
 
@@ -190,7 +190,7 @@ function deviceSubmods(all: Appraised): Submods {
   const submods: Submods = {};
   const { checks, claims, ownTerms } = all;
   const indices = [...new Set(checks.flatMap(({ device }) => device ?? []))].sort((a, b) => a - b);
-  // The claims are of those devices whose report and chain passed, in this order.
+  // `claims.devices` has only the devices whose report and chain passed, in this order.
   const known = indices.filter((index) => {
     const own = checks.filter(({ device }) => device === index);
     return isPassed(own, 'report_signature') && isPassed(own, 'report_chain');
@@ -205,7 +205,7 @@ function deviceSubmods(all: Appraised): Submods {
       () => (device === undefined ? {} : deviceClaims(device, claims.nonce)),
     );
     const label = device && `${device.kind === 'switch' ? 'nvswitch' : 'gpu'}/${device.ueid}`;
-    // Two makers could give one number.
+    // Two certificate authorities could issue the same serial number.
     submods[label === undefined || Object.hasOwn(submods, label) ? `device/${index}` : label] = one;
   }
   return submods;
@@ -215,7 +215,7 @@ type Passed = (name: CheckName) => boolean;
 
 const GENUINE_DEVICE = ['report_nonce', 'report_signature', 'report_chain', 'revocation', 'reference_values'] as const;
 
-/** Without reference values nothing is known of the firmware, and so nothing is claimed of the hardware. */
+/** Without reference values the firmware is unknown, and so nothing is claimed about the hardware. */
 function deviceVector(passed: Passed, ownTerms: boolean): TrustworthinessVector {
   const affirmed = ownTerms ? ON_THE_CALLERS_TERMS : AFFIRMED;
   return {
@@ -241,7 +241,7 @@ function cpuSubmod(all: Appraised): Submods {
   if (own.length === 0) return {};
   const passed: Passed = (name) => isPassed(own, name);
   const { cpu } = claims;
-  // Of a session that was verified before, these checks are skips, and it is not claimed again.
+  // For a session that was verified before, these checks are skips, and nothing is claimed again.
   const signed = cpu !== null && passed('cpu_signature') && passed('cpu_chain');
   return {
     cpu: judged(
@@ -265,9 +265,9 @@ function cpuVector(passed: Passed, cpu: CpuClaims, ownTerms: boolean): Trustwort
   const isWhole = cpu.software?.uncompared === null && !ownTerms;
   return {
     ...(genuine ? { hardware } : {}),
-    // Another privilege level than 0 is one below other software, which the caller may know.
+    // At another privilege level than 0, other software controls the guest; the measurement tells whether the caller knows it.
     ...(passed('cpu_mode') && (!cpu.vmpl || isMeasured) ? { configuration: affirmed } : {}),
-    // Firmware with known holes may not keep the guest's memory to itself.
+    // Firmware with known vulnerabilities may not protect the guest's memory.
     ...(genuine && accepted && upToDate && passed('cpu_mode') ? { 'runtime-opaque': affirmed } : {}),
     ...(isApproved ? { executables: isWhole ? BOOT_AFFIRMED : ON_THE_CALLERS_TERMS } : {}),
   };
@@ -276,7 +276,7 @@ function cpuVector(passed: Passed, cpu: CpuClaims, ownTerms: boolean): Trustwort
 function cpuClaims(cpu: CpuClaims): Partial<EarAppraisal> {
   const { simulated: _, tcb_status, advisories, software, ...evidence } = cpu;
   const { type, measurement, rtmrs, host_data, report_data } = evidence;
-  // Intel's names, as draft-kykdxy-rats-tdx-cgpu-ear-profile takes them over.
+  // Intel's names, as draft-kykdxy-rats-tdx-cgpu-ear-profile uses them.
   const tdx = type.endsWith('TDX')
     ? {
         tdx_mrtd: measurement,
@@ -285,7 +285,7 @@ function cpuClaims(cpu: CpuClaims): Partial<EarAppraisal> {
       }
     : {};
   return {
-    // Behind Azure's paravisor it is the hash of the runtime data, and no nonce.
+    // Behind Azure's paravisor, the report data is the hash of the runtime data and no nonce.
     ...(type.startsWith('AZURE_') ? {} : { eat_nonce: toBase64Url(fromHex(report_data)) }),
     ear_attester_claims: { ...tdx, [APPRAISAL_CLAIMS]: present(evidence) },
     ear_verifier_claims: {
@@ -294,12 +294,12 @@ function cpuClaims(cpu: CpuClaims): Partial<EarAppraisal> {
   };
 }
 
-/** EAT has no null: what is not known is absent. */
+/** EAT has no null: an unknown claim is absent. */
 const present = (claims: object) => Object.fromEntries(Object.entries(claims).filter(([, value]) => value !== null));
 
-// What a failed check says of its attester.
+// The values of failed checks.
 
-/** Checks of one attester, by what AR4SI calls the aspect that they are about. */
+/** The AR4SI category of each check of an attester; `hardware` for checks that are not listed. */
 const CATEGORIES: Readonly<Partial<Record<CheckName, Category>>> = {
   device_mode: 'configuration',
   topology: 'configuration',
@@ -318,7 +318,7 @@ const CONTRAINDICATED = 96;
 const UNRECOGNIZED = 97;
 const CRYPTOGRAPHY_FAILED = 99;
 
-/** A check that could not be made, by no fault of the attester's, or on what is not understood. Every other code speaks against it. */
+/** Codes that leave the attester undecided: something was unavailable or not understood. Every other code counts against it. */
 const UNDECIDED: Readonly<Partial<Record<FailureCode, number>>> = {
   revocation_unavailable: INSUFFICIENT,
   rim_unavailable: INSUFFICIENT,
@@ -340,7 +340,7 @@ const UNDECIDED: Readonly<Partial<Record<FailureCode, number>>> = {
   cpu_unsupported: NOT_UNDERSTOOD,
 };
 
-/** The rest is a failure of cryptography. */
+/** Values of the other codes; codes that are not listed are failures of cryptography. */
 const AGAINST: Readonly<Partial<Record<FailureCode, number>>> = {
   certificate_revoked: CONTRAINDICATED,
   tcb_not_accepted: CONTRAINDICATED,
@@ -372,6 +372,6 @@ function failures(failed: readonly Check[]): TrustworthinessVector {
   return vector;
 }
 
-/** Contraindicated where anything speaks against it; none where nothing could be decided. */
+/** Contraindicated where a code counts against the attester; none where nothing could be decided. */
 const tierOfFailures = (checks: readonly Check[]): Tier =>
   checks.some(({ code }) => code !== undefined && UNDECIDED[code] === undefined) ? 'contraindicated' : 'none';

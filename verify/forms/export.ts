@@ -1,5 +1,5 @@
-// Evidence in others' forms: a CMW collection (RFC 9999), and the claims of the CVM profile (tag:confidential.ai,2026:cvm#1, draft of 2026-10-01).
-// It is read and not verified. An entry point of its own beside index.ts, as ear.ts is. docs/verify.md.
+// Exports evidence in other forms: a CMW collection (RFC 9999), and the claims of the CVM profile (tag:confidential.ai,2026:cvm#1, draft of
+// 2026-10-01). The evidence is read but not verified. A separate entry point, as ear.ts is. docs/verify.md.
 import type { Evidence } from '../../proto/attestation.ts';
 import { sessionMessage } from '../../proto/statement.ts';
 import { attestationOf } from '../binding/exchange.ts';
@@ -11,10 +11,10 @@ import type { TdxCollateral } from '../cpu/cpu-options.ts';
 import type { CpuEvidence } from '../cpu/verify-cpu.ts';
 import { CheckFailure, type Limits } from '../policy/checks.ts';
 
-/** Whose error a refused export is: the codes are those of the checks. */
+/** The error of a refused export, with the codes of the checks. */
 export { CheckFailure } from '../policy/checks.ts';
 
-/** RFC 9999 §3.1: media type, base64url, and what it is as a sum of bits. */
+/** RFC 9999 §3.1: media type, base64url, and a sum of indicator bits. */
 export type CmwRecord = readonly [type: string, value: string, indicator: number];
 /** RFC 9999 §3.3, in JSON. */
 export type CmwCollection = { readonly __cmwc_t: string } & { readonly [label: string]: CmwRecord | string };
@@ -22,7 +22,7 @@ export type CmwCollection = { readonly __cmwc_t: string } & { readonly [label: s
 const ENDORSEMENT = 2;
 const EVIDENCE = 4;
 
-/** The collection of an answer, and of a session by itself. docs/verify.md says what the labels are. */
+/** The types of a response's collection and of a session's. docs/verify.md lists the labels. */
 export const CMW_TYPES = {
   answer: 'urn:uuid:56f534b3-cf3e-4a1d-8902-1eeb8f75859e',
   session: 'urn:uuid:e136eff3-6308-4265-b7f2-bca288e421ec',
@@ -41,10 +41,11 @@ const record = (type: string, value: Uint8Array, indicator: number): CmwRecord =
 const jsonRecord = (value: unknown, indicator: number) => record(JSON_TYPE, utf8(JSON.stringify(value)), indicator);
 
 /**
- * The evidence of an attestation or of a session: what GPUs and processor signed, and what that rests on. Prompts, completions and the token
- * stay out; an answer is there as its nonce.
+ * Exports the evidence of an attestation or of a session, with its endorsements. Prompts, completions and the token are left out; the nonce
+ * represents the response.
  * @param input as `verifyAttestation` takes it, or a session's JSON.
- * @throws {CheckFailure} not_json, not_an_attestation, too_large, stream_malformed, evidence_missing, evidence_malformed, cpu_missing, cpu_malformed, cpu_unsupported
+ * @throws {CheckFailure} not_json, not_an_attestation, too_large, stream_malformed, evidence_missing, evidence_malformed, cpu_missing,
+ * cpu_malformed, cpu_unsupported
  */
 export async function exportCmw(input: unknown, limits?: Limits): Promise<CmwCollection> {
   const { kind, nonce, cpu, gpu } = await read(input, limits);
@@ -88,17 +89,17 @@ function cpuRecords({ member, form }: Cpu, nonce: string | null): [string, CmwRe
 const REPORT_TYPES: Readonly<Record<string, string>> = { SEV_SNP: SNP_REPORT, TDX: TDX_QUOTE };
 const isDstack = (log: Uint8Array) => log[0] === 0x5b;
 
-// Reading what is exported.
+// Reads the input.
 
 interface Cpu {
-  /** The member as it travels. */
+  /** The member `cpu` as received. */
   readonly member: Readonly<Record<string, unknown>>;
   readonly form: CpuForm & { readonly evidence: CpuEvidence };
 }
 
 interface Exported {
   readonly kind: 'answer' | 'session';
-  /** SHA-256 of raw, in hex; null for a session by itself. */
+  /** The attestation's nonce, in hex; null for a session by itself. */
   readonly nonce: string | null;
   readonly cpu: Cpu | null;
   readonly gpu: readonly Evidence[];
@@ -123,10 +124,10 @@ function whole(member: Readonly<Record<string, unknown>>, { session, evidence }:
   return { member, form: { session, evidence } };
 }
 
-/** No longer text is a session. */
+/** A longer text is no session. */
 const MAX_SESSION_CHARACTERS = 8 * 1024 * 1024;
 
-/** null: it is to be read as an attestation. */
+/** null: the input is read as an attestation. */
 function sessionIn(input: unknown): Readonly<Record<string, unknown>> | null {
   const isText = typeof input === 'string';
   if (isText && (input.length > MAX_SESSION_CHARACTERS || !input.includes('"statement"'))) return null;
@@ -157,7 +158,7 @@ const CVM_ENDORSEMENTS = 'tag:confidential.ai,2026:cvm-endorsements#1';
 const PCS_SIGNED = 'application/vnd.confidential-ai.pcs-signed+json';
 const CERTIFICATE = 'application/pkix-cert';
 const CRL = 'application/pkix-crl';
-/** §4.7: of every byte string once it is decoded. The seven that there may be stay under the 10 MiB of the whole. */
+/** §4.7: the limit for every decoded byte string. All of them stay under the limit of 10 MiB for the whole. */
 const MAX_FIELD_BYTES = 1024 * 1024;
 
 type Claims = Readonly<Record<string, unknown>>;
@@ -165,15 +166,15 @@ type Claims = Readonly<Record<string, unknown>>;
 /** §4.1. */
 export interface CvmClaims {
   readonly eat_profile: typeof CVM_PROFILE;
-  /** What the processor was given to sign: 32 bytes, base64url. */
+  /** The 32 bytes that the processor was given to sign, base64url. */
   readonly eat_nonce: string;
   readonly cvm_version: 1;
   readonly submods: { readonly cpu: Claims; readonly vtpm?: Claims };
 }
 
 /**
- * The processor's half of an attestation or of a session, for verifiers of the CVM profile: its nonce is the digest that binds statement and
- * GPU evidence (docs/attestation.md §6). The GPUs stay out: the profile has another rule for their nonce.
+ * Exports the processor's half of an attestation or of a session, for verifiers of the CVM profile. The nonce is the digest that binds
+ * statement and GPU evidence (docs/attestation.md §6). GPUs are left out, because the profile has another rule for their nonce.
  * @param input as {@link exportCmw} takes it.
  * @throws {CheckFailure} as there; cpu_missing also where there is no processor's evidence, too_large beyond the profile's limits.
  */
@@ -214,7 +215,7 @@ function cpuSubmod({ member, snp, tdx, vtpm }: CpuEvidence): Claims {
     cvm_platform: {
       vendor: isAmd ? 'amd' : 'intel',
       tee: isAmd ? 'sev-snp' : 'tdx',
-      // Evidence of Google's clouds looks as that of bare metal does, and the profile takes both alike.
+      // Evidence from Google's cloud looks like that of bare metal, and the profile treats both alike.
       hosting: vtpm === null ? 'bare' : 'azure',
     },
     cvm_report: isAmd
@@ -245,7 +246,7 @@ const register = (source: keyof typeof SOURCES, index: number, value: Uint8Array
   backing: SOURCES[source].backing,
 });
 
-/** §10.1: Intel's documents as its service returns them, put together from the parts that were signed. */
+/** §10.1: Intel's documents as its service returns them, assembled from the signed parts. */
 function tdxEndorsements(collateral: TdxCollateral): Readonly<Record<string, CmwRecord>> {
   const signed = (member: string, text: string, signature: string, chain: string) => {
     const body = field(utf8(`{"${member}":${text},"signature":"${signature}"}`));

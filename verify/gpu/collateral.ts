@@ -1,4 +1,4 @@
-// The sources of reference values and OCSP responses: handed in, kept from before, or fetched. Nothing here is trusted.
+// The sources of reference values and OCSP responses: the caller, a cache, or the network. Nothing here is trusted.
 import { concat, fromBase64, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from '../policy/options.ts';
@@ -14,25 +14,25 @@ import {
 import { statusesOf, validity } from '../x509/revocation.ts';
 
 export interface CollateralOptions extends ServiceOptions {
-  /** RIM documents by their id; or without ids, then found by the version and the chip that they name. */
+  /** RIM documents by their id, or without ids: these are found by the version and the chip that they name. */
   readonly rims?: ReadonlyMap<string, string | Uint8Array> | Iterable<string | Uint8Array>;
   /** OCSP responses, DER. Unreadable ones are ignored. */
   readonly ocsp?: Iterable<Uint8Array>;
   /** Without it nothing is fetched. */
   readonly fetch?: typeof globalThis.fetch;
-  /** The clock for the age of kept RIMs. The platform's by default. */
+  /** The clock for the age of cached RIMs. The platform's by default. */
   readonly clock?: () => Date;
 }
 
-const MAX_KEPT_RIMS = 128;
+const MAX_RIMS = 128;
 /** After this a RIM is fetched again: NVIDIA may have signed a new one. */
-const RIM_KEPT_MS = 24 * 60 * 60 * 1000;
-const MAX_KEPT_RESPONSES = 1024;
-const MAX_HANDED_IN = 4096;
+const RIM_CACHED_MS = 24 * 60 * 60 * 1000;
+const MAX_RESPONSES = 1024;
+const MAX_GIVEN = 4096;
 
 /**
- * Keep one for as long as you verify: it keeps what it fetched unless a check refused it, RIMs by id for a day and OCSP responses
- * until their next update.
+ * Create one and reuse it: it caches what it fetches unless a check refuses it, RIMs by id for a day and OCSP responses until their
+ * next update.
  *
  * ```ts
  * const collateral = createCollateral({ fetch: globalThis.fetch });
@@ -40,36 +40,36 @@ const MAX_HANDED_IN = 4096;
  * ```
  */
 export function createCollateral(options: CollateralOptions = {}): Collateral {
-  const handedIn = indexRims(options.rims);
-  const answers = indexOcsp(options.ocsp);
-  const rims = new LruMap<string, { readonly document: Uint8Array; readonly until: number }>(MAX_KEPT_RIMS);
-  const kept = new LruMap<string, { readonly response: Uint8Array; readonly until: Date }>(MAX_KEPT_RESPONSES);
+  const givenRims = indexRims(options.rims);
+  const givenResponses = indexOcsp(options.ocsp);
+  const cachedRims = new LruMap<string, { readonly document: Uint8Array; readonly until: number }>(MAX_RIMS);
+  const cachedResponses = new LruMap<string, { readonly response: Uint8Array; readonly until: Date }>(MAX_RESPONSES);
   const { fetch, clock = () => new Date() } = options;
   return {
     async rim(query) {
-      const known = handedIn(query);
-      if (known !== undefined || fetch === undefined) return known ?? null;
-      const before = rims.get(query.id);
+      const given = givenRims(query);
+      if (given !== undefined || fetch === undefined) return given ?? null;
+      const cached = cachedRims.get(query.id);
       const now = clock().getTime();
-      if (before !== undefined && now <= before.until) return before.document;
+      if (cached !== undefined && now <= cached.until) return cached.document;
       const fetched = await fetchRim(query.id, fetch, options);
-      if (fetched !== null) rims.set(query.id, { document: fetched, until: now + RIM_KEPT_MS });
+      if (fetched !== null) cachedRims.set(query.id, { document: fetched, until: now + RIM_CACHED_MS });
       return fetched;
     },
     async ocsp(query) {
-      const known = await chooseAnswer(answers.get(query.certificate.serial) ?? [], query);
-      if (known?.holds || fetch === undefined) return known;
+      const given = await chooseResponse(givenResponses.get(query.certificate.serial) ?? [], query);
+      if (given?.isValid || fetch === undefined) return given;
       const id = await ocspId(query);
-      const before = kept.get(id);
-      if (before !== undefined && query.at <= before.until) return { response: before.response };
+      const cached = cachedResponses.get(id);
+      if (cached !== undefined && query.at <= cached.until) return { response: cached.response };
       const fetched = await fetchOcsp(id, query, fetch, options);
-      const until = fetched === null ? null : await holdsUntil(fetched.response, query);
-      if (fetched !== null && until !== null) kept.set(id, { response: fetched.response, until });
-      return fetched ?? known;
+      const until = fetched === null ? null : await cacheableUntil(fetched.response, query);
+      if (fetched !== null && until !== null) cachedResponses.set(id, { response: fetched.response, until });
+      return fetched ?? given;
     },
     async refused(query) {
-      if ('id' in query) rims.delete(query.id);
-      else kept.delete(await ocspId(query));
+      if ('id' in query) cachedRims.delete(query.id);
+      else cachedResponses.delete(await ocspId(query));
     },
   };
 }
@@ -95,16 +95,16 @@ function indexRims(rims: CollateralOptions['rims'] = []): (query: RimQuery) => s
 
 const isHopper = (chip: string) => /^gh/i.test(chip);
 
-interface HandedIn {
+interface GivenResponse {
   readonly response: Uint8Array;
   readonly parsed: OcspResponse;
 }
 
-function indexOcsp(responses: Iterable<Uint8Array> = []): Map<bigint, HandedIn[]> {
-  const index = new Map<bigint, HandedIn[]>();
+function indexOcsp(responses: Iterable<Uint8Array> = []): Map<bigint, GivenResponse[]> {
+  const index = new Map<bigint, GivenResponse[]>();
   let count = 0;
   for (const response of responses) {
-    if (++count > MAX_HANDED_IN) throw new RangeError(`more than ${MAX_HANDED_IN} OCSP responses`);
+    if (++count > MAX_GIVEN) throw new RangeError(`more than ${MAX_GIVEN} OCSP responses`);
     const parsed = readable(response);
     for (const serial of new Set(parsed?.responses.map(({ certId }) => certId.serial))) {
       const same = index.get(serial) ?? [];
@@ -128,38 +128,39 @@ function readable(response: Uint8Array): OcspResponse | null {
  * A response with several statuses is as new as the newest of them. Of two equally new ones the one that is not good comes first,
  * so that a bad status is not hidden.
  */
-async function chooseAnswer(
-  candidates: readonly HandedIn[],
+async function chooseResponse(
+  candidates: readonly GivenResponse[],
   query: OcspQuery,
-): Promise<(OcspAnswer & { readonly holds: boolean }) | null> {
-  const answers: {
+): Promise<(OcspAnswer & { readonly isValid: boolean }) | null> {
+  const statuses: {
     readonly response: Uint8Array;
-    readonly holds: boolean;
+    readonly isValid: boolean;
     readonly at: Date;
     readonly good: boolean;
   }[] = [];
   for (const { response, parsed } of candidates)
-    for (const answer of await statusesOf(parsed, query.certificate, query.issuer)) {
-      const { thisUpdate, nextUpdate } = validity(answer);
-      const holds = query.at >= thisUpdate && query.at <= nextUpdate;
-      answers.push({ response, holds, at: thisUpdate, good: answer.status === 'good' });
+    for (const single of await statusesOf(parsed, query.certificate, query.issuer)) {
+      const { thisUpdate, nextUpdate } = validity(single);
+      const isValid = query.at >= thisUpdate && query.at <= nextUpdate;
+      statuses.push({ response, isValid, at: thisUpdate, good: single.status === 'good' });
     }
-  answers.sort(
-    (a, b) => Number(b.holds) - Number(a.holds) || b.at.getTime() - a.at.getTime() || Number(a.good) - Number(b.good),
+  statuses.sort(
+    (a, b) =>
+      Number(b.isValid) - Number(a.isValid) || b.at.getTime() - a.at.getTime() || Number(a.good) - Number(b.good),
   );
-  const [best] = answers;
-  return best === undefined ? null : { response: best.response, holds: best.holds };
+  const [best] = statuses;
+  return best === undefined ? null : { response: best.response, isValid: best.isValid };
 }
 
-/** Until when the response may be kept; null where it must be fetched again: not good, not the only one, or unreadable. */
-async function holdsUntil(response: Uint8Array, { certificate, issuer }: OcspQuery): Promise<Date | null> {
+/** The time until which a response may be cached; null for one that is unreadable, not good or has several statuses. */
+async function cacheableUntil(response: Uint8Array, { certificate, issuer }: OcspQuery): Promise<Date | null> {
   const parsed = readable(response);
-  const [answer, ...others] = parsed === null ? [] : await statusesOf(parsed, certificate, issuer);
-  return answer?.status === 'good' && others.length === 0 ? validity(answer).nextUpdate : null;
+  const [single, ...others] = parsed === null ? [] : await statusesOf(parsed, certificate, issuer);
+  return single?.status === 'good' && others.length === 0 ? validity(single).nextUpdate : null;
 }
 
-// NVIDIA's services over HTTP. RIMs and OCSP responses are not yet trusted; the keys of the remote attestation service are, by
-// its host's TLS certificate.
+// NVIDIA's services over HTTP. RIMs and OCSP responses are not yet trusted; the keys of the remote attestation service are
+// trusted by its host's TLS certificate.
 
 export const NVIDIA_RIM_URL = 'https://rim.attestation.nvidia.com';
 export const NVIDIA_OCSP_URL = 'https://ocsp.ndis.nvidia.com';
@@ -172,8 +173,8 @@ export interface ServiceOptions {
   /** For each request; 10,000 by default. */
   readonly timeout_ms?: number;
   /** Called with the URL before each request. */
-  readonly onFetch?: (what: string) => void;
-  /** Called with what was fetched: a RIM with its id, an OCSP response with its certID in hex. */
+  readonly onFetch?: (url: string) => void;
+  /** Called with each fetched document: a RIM with its id, an OCSP response with its CertID in hex. */
   readonly onFetched?: (kind: 'rim' | 'ocsp', id: string, bytes: Uint8Array) => void;
   /** 32 bytes for each OCSP request; by default from the platform. */
   readonly randomBytes?: (length: number) => Uint8Array;
@@ -190,27 +191,21 @@ const DEFAULT_TIMEOUT_MS = 10_000;
 /** `GET /v1/rim/{id}` responds with JSON whose member `rim` is the document in base64. */
 export async function fetchRim(id: string, fetch: Fetch, options: ServiceOptions): Promise<Uint8Array | null> {
   const url = `${base(options.rim_url ?? NVIDIA_RIM_URL)}/v1/rim/${encodeURIComponent(id)}`;
-  const answer = await request(
-    url,
-    { headers: { accept: 'application/json' } },
-    MAX_RIM_RESPONSE_BYTES,
-    fetch,
-    options,
-  );
-  if (answer === null) return null;
-  const { rim } = JSON.parse(new TextDecoder().decode(answer)) as { rim?: unknown };
+  const body = await request(url, { headers: { accept: 'application/json' } }, MAX_RIM_RESPONSE_BYTES, fetch, options);
+  if (body === null) return null;
+  const { rim } = JSON.parse(new TextDecoder().decode(body)) as { rim?: unknown };
   if (typeof rim !== 'string') throw new TypeError('the RIM service answered without a document');
   const document = fromBase64(rim.replace(/\s/g, ''));
   options.onFetched?.('rim', id, document);
   return document;
 }
 
-/** The name under which the response to a query is kept: its certID (RFC 6960 §4.1.1) in hex. */
+/** The cache key of the response to a query: its CertID (RFC 6960 §4.1.1) in hex. */
 export async function ocspId({ certificate, issuer }: Pick<OcspQuery, 'certificate' | 'issuer'>): Promise<string> {
   return toHex(await makeCertId(certificate, issuer));
 }
 
-/** POST of the request's DER. @param id the certID in hex, as ocspId gives it. */
+/** POSTs the request's DER. @param id the CertID in hex, as ocspId returns it. */
 export async function fetchOcsp(
   id: string,
   { certificate, issuer }: { readonly certificate: Certificate; readonly issuer: Certificate },
@@ -229,9 +224,9 @@ export async function fetchOcsp(
 
 /** For `VerifyOptions.fetchNrasKeys`. */
 export async function fetchNrasKeys(url: string, fetch: Fetch, options: ServiceOptions = {}): Promise<Jwks> {
-  const answer = await request(url, { headers: { accept: 'application/json' } }, MAX_KEYS_BYTES, fetch, options);
-  if (answer === null) throw new Error(`${new URL(url).host} has no keys`);
-  return JSON.parse(new TextDecoder().decode(answer)) as Jwks;
+  const body = await request(url, { headers: { accept: 'application/json' } }, MAX_KEYS_BYTES, fetch, options);
+  if (body === null) throw new Error(`${new URL(url).host} has no keys`);
+  return JSON.parse(new TextDecoder().decode(body)) as Jwks;
 }
 
 /** The body of a 200; null for 404. */

@@ -1,4 +1,4 @@
-// The checks made on devices: of each its report, who signed it, whether that is still endorsed and what runs on it; of all their topology.
+// The checks on devices: for each its report, signature, certificates, revocation, measurements and mode; for all of them the topology.
 
 import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../binding/input.ts';
 import { equal } from '../common/bytes.ts';
@@ -17,14 +17,14 @@ export interface DeviceToVerify {
   readonly index: number;
   readonly arch: string;
   readonly evidence: ParsedEvidence;
-  /** What the device must have signed: 64 lowercase hex digits. null: none is stated, which fails. */
+  /** The nonce that the device must have signed: 64 lowercase hex digits. null: none is stated, which fails. */
   readonly nonce: string | null;
-  /** A token's claims about this device. They count where they speak against it. */
+  /** A token's claims about this device. They count only against it. */
   readonly tokenClaims: readonly TokenDevice[];
 }
 
 /**
- * @param nonce what a device must have signed where nothing is stated beside its evidence.
+ * @param nonce the nonce of devices whose evidence states none.
  * @param tokenClaims a token's claims about the devices.
  * @returns the devices whose report and chain passed.
  */
@@ -49,7 +49,7 @@ export async function verifyDevices(
     );
     return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, tokenClaims: own }, context);
   };
-  // One after the other where the first failure ends it, or it would be chance which failure that is.
+  // Sequential where the first failure ends the verification, so that chance does not decide which failure that is.
   const verified: (VerifiedDevice | null)[] = [];
   if (context.options.stopAtFailure === true)
     for (const [index, input] of inputs.entries()) verified.push(await verifyOne(input, index));
@@ -60,8 +60,8 @@ export async function verifyDevices(
 }
 
 /**
- * Refuses a device that is in the list twice. A boot ROM certifies another signing key for other firmware, so that the boot ROM's
- * own key, in the second certificate, is compared too.
+ * Refuses a device that is in the list twice. A boot ROM certifies another signing key for other firmware, so the boot ROM's own
+ * key, in the second certificate, is compared too.
  */
 function parseOnce(input: DeviceInput, before: readonly (ParsedEvidence | undefined)[]) {
   const evidence = parseEvidence(input);
@@ -154,7 +154,7 @@ export async function verifyDevice(
   return { claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
 }
 
-/** The result, or the error, for the check that comes later in the list. */
+/** Keeps the result or the error for a later check. */
 async function settle(get: () => Promise<ReferenceValues>) {
   try {
     const value = await get();
@@ -211,8 +211,8 @@ const MODES = {
 } as const;
 
 /**
- * No byte of the report says "confidential" or "debug off": NVIDIA's verifiers conclude both from measurements that have
- * their reference values, and so does this. A token counts where it says the opposite.
+ * No field of the report states confidential mode or disabled debugging: like NVIDIA's verifiers, this concludes both from
+ * measurements that match their reference values. A token counts only where it states the opposite.
  */
 function checkMode(
   report: Report,

@@ -1,4 +1,4 @@
-// What is NVIDIA's own: the pinned roots, the device that a chain is about, its RIMs' names, and the firmware id that its report must repeat.
+// NVIDIA's specifics: the pinned roots, the device that a chain identifies, the names of its RIMs, and its certified firmware id.
 
 import { toHex } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
@@ -6,7 +6,7 @@ import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from '../x509/der.ts';
 import type { OpaqueData } from './spdm/opaque.ts';
 
-// What a device is, by the certificates that its maker issued to it and the opaque data that it signed.
+// The identity of a device, by its certificates and the opaque data that it signed.
 
 /** As NVIDIA's evidence files name them. */
 export type Architecture = 'HOPPER' | 'BLACKWELL' | 'LS10';
@@ -23,10 +23,10 @@ export interface DeviceIdentity {
   readonly ueid: string;
 }
 
-/** LS10 reports carry no project, and NVIDIA's verifiers take these. */
+/** LS10 reports name no project; NVIDIA's verifiers use these values. */
 const LS10_BOARD = { project: '5612', projectSku: '0002', chipSku: '890' } as const;
 
-// The names under which NVIDIA's RIM service files its documents, put together from the signed opaque data.
+// The names of documents in NVIDIA's RIM service, built from the signed opaque data.
 
 interface BiosIdParts {
   readonly project: string;
@@ -55,9 +55,9 @@ function biosId({ project, projectSku, chipSku, version }: BiosIdParts): string 
   return [project, projectSku, chipSku, version.replaceAll('.', '')].join('_').toUpperCase();
 }
 
-// Which device a chain is about.
+// The device that a chain identifies.
 
-/** null for a chip that is none of these. `path`: leaf first, as verifyChain returned it. */
+/** null for an unknown chip. @param path leaf first, as verifyChain returned it. */
 export function identify(path: readonly Certificate[]): DeviceIdentity | null {
   const [leaf, above] = path;
   if (leaf === undefined || above === undefined) return null;
@@ -85,12 +85,12 @@ export function deviceOf(path: readonly Certificate[], arch: string): DeviceIden
 /** id-DMTF-eku-responder-auth (DSP0274): the one purpose that a device's key may be limited to. */
 const RESPONDER_AUTH = '1.3.6.1.4.1.412.274.3';
 
-/** NVIDIA's authorities certify OCSP responders too, so that a chain up to the root does not yet mean a device. */
+/** NVIDIA's authorities certify OCSP responders too, so a chain up to the root does not prove a device. */
 function isDeviceKey(leaf: Certificate | undefined): boolean {
   return leaf !== undefined && !leaf.isCa && (leaf.extendedKeyUsage?.includes(RESPONDER_AUTH) ?? true);
 }
 
-/** The names of the RIMs that the signed opaque data leads to; null where it lacks a part of them. */
+/** The names of the device's RIMs, from the signed opaque data; null where it lacks a part of them. */
 export function rimIds(identity: DeviceIdentity, opaque: OpaqueData): { driver: string | null; vbios: string } | null {
   const { vbiosVersion: version, driverVersion, project, projectSku, chipSku } = opaque;
   if (version === null) return null;

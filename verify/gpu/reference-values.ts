@@ -48,7 +48,7 @@ async function findRim(query: RimQuery, kind: Rim['kind'], context: Context): Pr
   const document = await available('rim_unavailable', id, () => context.collateral.rim(query));
   return orRefused([query], context, async () => {
     const rim = await verifyRim(document, { roots: context.rimRoots, at: context.clocks.rim });
-    // How NVIDIA marks a switch's RIM has not been seen: version, signer and measurements tell its BIOS from a GPU's.
+    // How NVIDIA marks a switch's RIM is unknown: version, signer and measurements distinguish its BIOS from a GPU's.
     const isDriver = rim.kind === 'driver';
     if (isDriver !== (kind === 'driver'))
       throw new CheckFailure('rim_mismatch', `what came for ${id} is a RIM of another kind`);
@@ -57,9 +57,9 @@ async function findRim(query: RimQuery, kind: Rim['kind'], context: Context): Pr
 }
 
 /**
- * Verifies a RIM document by itself, for whoever keeps documents.
+ * Verifies a RIM document by itself, for a cache of documents.
  * @param roots as in VerifyOptions. @param at the instant at which its signer's certificates must be valid.
- * @returns when the first of the signer's certificates ends. @throws {CheckFailure} rim_malformed, rim_signature_invalid,
+ * @returns the earliest end of the signer's certificates. @throws {CheckFailure} rim_malformed, rim_signature_invalid,
  * rim_chain_invalid, rim_signer_expired.
  */
 export async function checkRim(
@@ -70,11 +70,11 @@ export async function checkRim(
   return firstEnd((await verifyRim(document, { roots: trusted, at })).signer);
 }
 
-/** When the first certificate of a chain ends. */
+/** The earliest end of a chain's certificates. */
 export const firstEnd = (chain: readonly Certificate[]): Date =>
   new Date(Math.min(...chain.map(({ notAfter }) => notAfter.getTime())));
 
-/** Tells the collateral when a check refuses what it returned, so that a wrong response is not kept. */
+/** Tells the collateral when a check refuses a document of it, so that the document is not cached. */
 async function orRefused<T>(
   queries: readonly (RimQuery | OcspQuery)[],
   { collateral }: Context,
@@ -128,8 +128,8 @@ export async function checkRevocation(
   );
   const answers = distinct.map(async (query) => {
     const { certificate, issuer, at } = query;
-    const what = `the status of '${certificate.subjectCommonName}'`;
-    const { response, nonce } = await available('revocation_unavailable', what, () => collateral.ocsp(query));
+    const label = `the status of '${certificate.subjectCommonName}'`;
+    const { response, nonce } = await available('revocation_unavailable', label, () => collateral.ocsp(query));
     await orRefused([query], context, () => verifyOcsp(response, certificate, issuer, { at, nonce }));
   });
   // Waits for all, so that the failure that is reported does not depend on which response is fast.
@@ -144,10 +144,10 @@ function pairs(path: readonly Certificate[], at: Date) {
   });
 }
 
-/** An error of the network, or of the caller's collateral, counts as absence, with its reason. */
+/** An error of the network or of the caller's collateral counts as absence, with its reason. */
 async function available<T>(
   code: 'rim_unavailable' | 'revocation_unavailable',
-  what: string,
+  label: string,
   get: () => Promise<T | null>,
 ): Promise<T> {
   let got: T | null;
@@ -155,13 +155,13 @@ async function available<T>(
     got = await get();
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message.replace(/[^ -~]/g, '?').slice(0, 200) : 'no reason given';
-    throw new CheckFailure(code, `${what} could not be had: ${reason}`, { cause });
+    throw new CheckFailure(code, `${label} could not be had: ${reason}`, { cause });
   }
-  if (got === null) throw new CheckFailure(code, `${what} is not at hand`);
+  if (got === null) throw new CheckFailure(code, `${label} is not at hand`);
   return got;
 }
 
-// Compares reference values with what a device measured: each active RIM index i against measurement block i + 1.
+// Compares reference values with a device's measurements: each active RIM index i with measurement block i + 1.
 
 /** Facts from the signed report, and from nowhere else. */
 export interface ReportFacts {
@@ -219,14 +219,14 @@ export function matchMeasurements(
 interface Compared {
   readonly matched: number;
   readonly skipped: readonly number[];
-  /** What does not match, in words. */
+  /** The mismatches, in words. */
   readonly wrong: readonly string[];
 }
 const NOTHING: Compared = { matched: 0, skipped: [], wrong: [] };
 
 function compared(label: string, rim: Manifest, blocks: ReadonlyMap<number, string>, facts: ReportFacts): Compared {
   const matches = ([index, measurement]: [number, Measurement]) => isOneOf(measurement, blocks.get(index + 1));
-  // Disabled, NVDEC0 need not match; where it does, it counts like any other.
+  // A disabled NVDEC0 need not match; where it does, it counts like any other.
   const exempt = ([index]: [number, Measurement]) => index === NVDEC0_INDEX && facts.nvdec0Disabled === true;
   const skipped = active(rim).flatMap((one) => (exempt(one) && !matches(one) ? [one[0]] : []));
   const required = active(rim).filter(([index]) => !skipped.includes(index));

@@ -1,6 +1,6 @@
-// The check before an attestation is handed on, by the sidecar and again by the gateway: one report for each device, GPU or switch,
-// over our nonce, signed by such a device's own key under the trust anchor. NVIDIA's verifier has returned `true` for less.
-// Revocation, reference values and the device's mode are for the relying party to check: attestation.ts.
+// The check that the sidecar, and again the gateway, makes before it forwards an attestation: each device, GPU or switch, has one
+// report over our nonce, signed by its own key under the trust anchor. NVIDIA's verifier has returned `true` for less. The relying
+// party checks revocation, reference values and the device's mode (attestation.ts).
 import type { Evidence } from '../../proto/attestation.ts';
 import { EncodingError, fromBase64, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
@@ -12,19 +12,19 @@ import { DerError } from '../x509/der.ts';
 import { deviceOf, deviceRoots } from './nvidia.ts';
 import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
 
-/** What an attestation has beside raw and its nonce. */
+/** The members of an attestation that are checked here. */
 export interface Carried {
   readonly token: string;
   readonly evidence: readonly Evidence[];
 }
 
-/** A genuine device's chain has some 7,000. */
+/** A genuine device's chain has some 7,000 characters. */
 const MAX_CHAIN_CHARACTERS = 64 * 1024;
 
 /**
  * @param nonce 64 lowercase hex digits.
  * @param simulatedRoot PEM of the one root that counts in place of NVIDIA's; null: NVIDIA's alone.
- * @throws {CheckFailure} of the first thing that is wrong. Its message names the device, counted from 0.
+ * @throws {CheckFailure} for the first fault. Its message names the device, counted from 0.
  */
 export async function checkReports(
   { token, evidence }: Carried,
@@ -42,20 +42,20 @@ export async function checkReports(
       }),
     ),
   );
-  const behind = devices.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
-  if (behind && !evidence.some(({ arch }) => arch === 'LS10'))
+  const isProtected = devices.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
+  if (isProtected && !evidence.some(({ arch }) => arch === 'LS10'))
     throw new CheckFailure(
       'evidence_missing',
       'a GPU is behind protected PCIe, and there is no evidence of its switches',
     );
-  // A boot ROM certifies another signing key for other firmware, so its own key, in the second certificate, counts too.
+  // A boot ROM certifies another signing key for other firmware, so its own key, in the second certificate, is compared too.
   const keys = devices.flatMap(({ path }) => path.slice(0, 2).map(({ spki }) => toHex(spki)));
   if (new Set(keys).size !== keys.length)
     throw new CheckFailure('evidence_malformed', 'two devices gave the same evidence');
   return devices.map(({ path }) => String(path[0]?.serial));
 }
 
-/** A verifier that kept its last result would return a token about another nonce, or a negative one. */
+/** Refuses a token about another nonce, such as the verifier's previous result, and a negative result. */
 function checkToken(token: string, nonce: string): void {
   const { nonces, overallResult, devices } = parseToken(token);
   if (nonces.length === 0 || nonces.some((one) => one !== nonce))
@@ -67,7 +67,7 @@ function checkToken(token: string, nonce: string): void {
     throw new CheckFailure('token_result_false', `the verifier says that ${failed.name} does not pass`);
 }
 
-/** Whether the claims of one device are negative, whatever the overall result: a relying party would refuse the token. null: no such claim. */
+/** Whether a claim about the device is negative, whatever the overall result: a relying party would refuse the token. */
 const isNegative = ({ measres, debug, secureBoot }: TokenDevice) =>
   (measres ?? 'success') !== 'success' || (debug ?? 'disabled') !== 'disabled' || secureBoot === false;
 
@@ -91,7 +91,7 @@ async function checkDevice(
   return { path, opaque: report.opaque };
 }
 
-/** A device sends the same chain with every report. What verified once is not verified again until a certificate in it expires. */
+/** A device sends the same chain with every report. A verified chain is not verified again until a certificate in it expires. */
 const paths = new LruMap<string, readonly Certificate[]>(64);
 
 /** Leaf first. @throws {CheckFailure} */
@@ -112,11 +112,11 @@ async function verifiedPath(chain: string, simulatedRoot: string | null, at: Dat
   }
 }
 
-function read<T>(what: string, parse: () => T): T {
+function read<T>(label: string, parse: () => T): T {
   try {
     return parse();
   } catch (cause) {
     if (!(cause instanceof EncodingError || cause instanceof DerError)) throw cause;
-    throw new CheckFailure('evidence_malformed', `${what}: ${cause.message}`, { cause });
+    throw new CheckFailure('evidence_malformed', `${label}: ${cause.message}`, { cause });
   }
 }

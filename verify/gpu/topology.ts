@@ -1,7 +1,7 @@
-// Holds the devices of one list of evidence against each other: all GPUs in one mode, and behind protected PCIe each of them at
-// the switches that signed beside it. The opaque data of each names the others, by 8-byte ids:
+// Compares the devices of one list of evidence: all GPUs must be in one mode, and behind protected PCIe each GPU must be connected
+// to the switches in the list. The opaque data of each device names the others, by 8-byte ids:
 //
-//   a GPU      the switch at each of its links, zeros where a link leads nowhere, and the bytes of an id the other way round
+//   a GPU      the switch at each of its links, zeros for an unused link, and the bytes of each id in reverse order
 //   a switch   its own id, and the GPUs at its ports
 //
 // A GPU states no id of its own, nor does its certificate hold one: the GPUs that the switches name can only be counted.
@@ -16,23 +16,23 @@ export interface VerifiedDevice {
   readonly simulated: boolean;
 }
 
-/** What correct reports leave open, because a device that they name did not sign, or because they lack a field. */
+/** A fact that valid reports do not prove, because a device that they name did not sign, or because they lack a field. */
 export interface LeftOpen {
   readonly reason: string;
-  /** What is not proven for this reason, to follow "That"; null where it adds nothing to the claims of each device. */
+  /** The unproven fact, as a clause after "That"; null where it adds nothing to the claims of each device. */
   readonly what: string | null;
 }
 
-interface Placed extends VerifiedDevice {
+interface IndexedDevice extends VerifiedDevice {
   /** Counted from 0 in the list. */
   readonly index: number;
 }
 
 /** @param devices every device of the list, its report and chain found right. @throws {CheckFailure} topology_mismatch */
 export function checkTopology(devices: readonly VerifiedDevice[]): Outcome<true> {
-  const placed = devices.map((device, index) => ({ ...device, index }));
-  const gpus = placed.filter(({ claims }) => claims.kind === 'gpu');
-  const switches = placed.filter(({ claims }) => claims.kind === 'switch');
+  const indexed = devices.map((device, index) => ({ ...device, index }));
+  const gpus = indexed.filter(({ claims }) => claims.kind === 'gpu');
+  const switches = indexed.filter(({ claims }) => claims.kind === 'switch');
   const [first] = gpus;
   for (const gpu of gpus)
     if (first !== undefined && !sameMode(gpu, first))
@@ -48,7 +48,7 @@ export function checkTopology(devices: readonly VerifiedDevice[]): Outcome<true>
   );
 }
 
-/** Empty where the check passes. To be called where no report contradicts another. */
+/** Empty where the check passes. Only for devices whose reports do not contradict each other. */
 export function leftOpen(devices: readonly VerifiedDevice[]): LeftOpen[] {
   const gpus = devices.filter(({ claims }) => claims.kind === 'gpu');
   const switches = devices.filter(({ claims }) => claims.kind === 'switch');
@@ -79,7 +79,7 @@ export function leftOpen(devices: readonly VerifiedDevice[]): LeftOpen[] {
 }
 
 /** Each GPU names the same switches, and each switch is one of them and names the same GPUs, no fewer than signed. */
-function checkFabric(gpus: readonly Placed[], switches: readonly Placed[]): void {
+function checkFabric(gpus: readonly IndexedDevice[], switches: readonly IndexedDevice[]): void {
   const [first] = gpus;
   const named = new Set(first === undefined ? [] : switchesOf(first));
   for (const gpu of gpus) {
@@ -110,7 +110,7 @@ function statedMode({ claims, opaque }: VerifiedDevice): string | null {
   return claims.mode ?? (opaque.protectedPcie === false ? 'not ppcie' : null);
 }
 
-/** Reports of drivers before 590 only have whether it is protected PCIe, and those of the oldest not even that: then it is not. */
+/** Reports of drivers before 590 state only whether protected PCIe is on. Those of the oldest do not, and then it is off. */
 function sameMode(a: VerifiedDevice, b: VerifiedDevice): boolean {
   if (isProtected(a) || isProtected(b)) return isProtected(a) && isProtected(b);
   return a.claims.mode === null || b.claims.mode === null || a.claims.mode === b.claims.mode;
@@ -119,7 +119,7 @@ function sameMode(a: VerifiedDevice, b: VerifiedDevice): boolean {
 /** Zeros stand for no device. */
 const isId = (id: string) => /[^0]/.test(id);
 
-/** The switches at a GPU's links, as they write their ids themselves. */
+/** The switches at a GPU's links, by the ids that the switches state themselves. */
 const switchesOf = ({ opaque }: VerifiedDevice): string[] =>
   (opaque.fabricIds ?? []).filter(isId).map((id) => (id.match(/../g) ?? []).reverse().join(''));
 

@@ -1,6 +1,6 @@
 // The checks that a verification consists of: their names and codes, the list that runs them, and the error that carries it.
 
-/** Of every attestation, in the order in which they run, in ten groups. */
+/** The checks of every attestation, in the order in which they run, in ten groups. */
 export const CHECKS = [
   'form', // 1
   'raw_hash', // 2
@@ -24,14 +24,14 @@ export const CHECKS = [
   'policy', // 10
 ] as const;
 
-/** Of a processor's evidence, where there is some; they run after `topology` and before `policy`. */
+/** The checks of a processor's evidence, where there is some. They run after `topology` and before `policy`. */
 export const CPU_CHECKS = [
   'cpu_form',
   'cpu_signature',
   'cpu_chain',
   'cpu_identity',
   'cpu_revocation',
-  'cpu_vtpm', // of Azure's types alone
+  'cpu_vtpm', // for Azure's types alone
   'cpu_binding',
   'cpu_devices',
   'cpu_answer',
@@ -45,7 +45,7 @@ export type CheckName = (typeof CHECKS)[number] | (typeof CPU_CHECKS)[number];
 /** Every name, in the order in which checks are reported. */
 const ORDER: readonly CheckName[] = [...CHECKS.slice(0, -1), ...CPU_CHECKS, 'policy'];
 
-/** Why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md. */
+/** The reason why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md. */
 export type FailureCode =
   | 'not_json'
   | 'not_an_attestation'
@@ -118,7 +118,7 @@ const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
   'collateral_unavailable',
 ]);
 
-/** Whether a check that failed could not get what it needs from a service or a folder: it found nothing wrong. */
+/** Whether a check failed only because a service or a folder lacks what it needs: it found nothing wrong. */
 export const isUnavailable = ({ code }: Pick<Check, 'code'>): boolean => UNAVAILABLE.has(code);
 
 const isIncomplete = (checks: readonly Check[]): boolean =>
@@ -150,7 +150,7 @@ export class VerificationError extends Error {
   override readonly name = 'VerificationError';
   readonly code: FailureCode;
   readonly checks: readonly Check[];
-  /** Nothing was found wrong: what each failed check needs was not to be had. */
+  /** Nothing was found wrong: what each failed check needs was unavailable. */
   readonly incomplete: boolean;
   constructor(checks: readonly Check[]) {
     const failed = checks.find((check) => check.status === 'fail');
@@ -162,9 +162,9 @@ export class VerificationError extends Error {
   }
 }
 
-// Runs checks and keeps their list: a check whose grounds have failed is a skip, never a pass.
+// Runs checks and keeps their list: a check whose prerequisites have failed is a skip, never a pass.
 
-/** A check that passed: what was seen, and the value that may be used from now on. */
+/** A check that passed: a description of the result, and the value that may be used from now on. */
 export interface Passed<T> {
   readonly detail: string;
   readonly value: T;
@@ -183,7 +183,7 @@ export const skipped = (skip: string): Skipped => ({ skip });
 
 export class CheckList {
   readonly #checks: Check[] = [];
-  /** Names, or name and device, of what failed or could not run for a failure. */
+  /** Checks that failed or did not run because of a failure: by name, or by name and device. */
   readonly #unmet = new Set<string>();
   readonly #stopsAtFailure: boolean;
   /** The check that failed first. */
@@ -195,8 +195,8 @@ export class CheckList {
   }
 
   /**
-   * Runs `check` when everything in `after` went well, of the same device or of none. A CheckFailure becomes a `fail`; other
-   * errors are not the evidence's fault and pass through.
+   * Runs `check` unless one of `after` is unmet, for the same device or for none. A CheckFailure becomes a `fail`; other errors
+   * are not the evidence's fault and are rethrown.
    * @returns the value, or null when there is none to use.
    */
   async run<T>(
@@ -205,12 +205,12 @@ export class CheckList {
     check: () => Outcome<T> | Promise<Outcome<T>>,
     device?: number,
   ): Promise<T | null> {
-    const ground =
+    const unmet =
       after.find((other) => this.#unmet.has(other) || this.unmet(other, device)) ??
       (this.#stopsAtFailure ? this.#failed : undefined);
-    if (ground !== undefined) {
+    if (unmet !== undefined) {
       this.#unmet.add(key(name, device));
-      this.skip(name, `not run: ${ground} failed`, device);
+      this.skip(name, `not run: ${unmet} failed`, device);
       return null;
     }
     try {
@@ -250,7 +250,7 @@ export class CheckList {
     return this.#checks.length > 0 && this.#checks.every(({ status }) => status !== 'fail');
   }
 
-  /** Not valid, and whatever failed only lacked what it needs. */
+  /** Not valid, and every failed check only lacked what it needs. */
   get incomplete(): boolean {
     return !this.valid && isIncomplete(this.#checks);
   }
@@ -267,7 +267,7 @@ export class CheckList {
 
 const key = (name: string, device: number | undefined) => (device === undefined ? name : `${name}[${device}]`);
 
-/** What is read of an input at most. */
+/** Limits for an input. */
 export interface Limits {
   /** Characters of JSON text; 64 Mi by default. */
   readonly maxCharacters?: number | undefined;

@@ -1,4 +1,4 @@
-// What a verification takes and what it returns: the options, where collateral comes from, the report. And the options, read once.
+// The options, the collateral interface and the report of a verification. readOptions validates the options once.
 import type { Attestation } from '../../proto/attestation.ts';
 import type { Batch } from '../../proto/batch.ts';
 import { equal, toHex } from '../common/bytes.ts';
@@ -23,12 +23,12 @@ export interface VerifyOptions {
   readonly collateral?: Collateral | undefined;
   /** Checks that the caller does not want; each is shown as a skip with that reason. */
   readonly without?: Without | undefined;
-  /** What the caller holds and the evidence must be about. */
+  /** The caller's own texts and values, which the evidence must match. */
   readonly expected?: Expected | undefined;
   readonly policy?: Policy | undefined;
-  /** Of the processor's evidence: whom to trust in place of AMD and Intel, the caller's collateral, what is accepted. */
+  /** For the processor's evidence: roots in place of AMD's and Intel's, the caller's collateral, policy and reference values. */
   readonly cpu?: Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference'> | undefined;
-  /** A session that `verifySession` verified, for attestations that name it and do not carry it (`x-tee-session`). */
+  /** A session that `verifySession` verified, for attestations that name it instead of carrying it (`x-tee-session`). */
   readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
   readonly nrasKeys?: Jwks | undefined;
@@ -37,7 +37,7 @@ export interface VerifyOptions {
   /** Countersign's own keys, for tokens of its native attester. */
   readonly countersignKeys?: Jwks | undefined;
   readonly limits?: Limits | undefined;
-  /** No check runs after the first that fails: for whoever verifies what strangers send. */
+  /** No check runs after the first that fails: for a server that verifies input of strangers. */
   readonly stopAtFailure?: boolean | undefined;
 }
 
@@ -79,11 +79,14 @@ export interface Policy {
   readonly maxAgeSeconds?: number | undefined;
   /** How far the time in raw may be ahead of the time of the check; 300 with `maxAgeSeconds`. */
   readonly maxAheadSeconds?: number | undefined;
-  /** Checks that must pass: a skip of one of these is a refusal. For known software demand `minLevel: 'measured'`: an event log alone passes cpu_software. */
+  /**
+   * Checks that must pass: a skip of one of these is a refusal. To require known software, use `minLevel: 'measured'`: an event log alone
+   * passes cpu_software.
+   */
   readonly requiredChecks?: readonly CheckName[] | undefined;
   /** The least level that is accepted; any by default. */
   readonly minLevel?: Level | undefined;
-  /** How many answers the signed nonce may commit to; 4096 by default. With 1 no other answer has the same signature. */
+  /** How many responses the signed nonce may commit to; 4096 by default. With 1, no other response has the same signature. */
   readonly maxBatch?: number | undefined;
 }
 
@@ -91,7 +94,7 @@ export interface Policy {
 export interface RimQuery {
   /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
   readonly id: string;
-  /** Of the driver or the BIOS: with the chip, it finds documents that were handed in without a name. */
+  /** Of the driver or the BIOS: with the chip, it finds documents that were given without a name. */
   readonly version: string;
   /** `GH100` */
   readonly chip: string;
@@ -103,17 +106,17 @@ export interface OcspQuery {
   readonly at: Date;
 }
 
-/** An OCSP response, with the nonce of its request where it was requested now. */
+/** An OCSP response, with the nonce of its request where it was requested for this query. */
 export interface OcspAnswer {
   readonly response: Uint8Array;
   readonly nonce?: Uint8Array;
 }
 
-/** Both return null for what this source does not have, and may throw what the network throws: the checks then report it as unavailable. */
+/** Both return null for a document that this source lacks, and may throw network errors: the checks then report it as unavailable. */
 export interface Collateral {
   rim(query: RimQuery): Promise<string | Uint8Array | null>;
   ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
-  /** Called when a check refused what this query returned, which must then not be kept. */
+  /** Called when a check refused the result of this query, which must then not be cached. */
   refused?(query: RimQuery | OcspQuery): Promise<void>;
 }
 
@@ -135,7 +138,7 @@ export interface Jwks {
 
 /**
  * From the least to the most. `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu`: and a confidential VM on a genuine
- * processor asked for it. `measured`: and what that VM was started with is known to the caller (`cpu.reference`).
+ * processor requested it. `measured`: and the caller knows the software that the VM was started with (`cpu.reference`).
  */
 export const LEVELS = ['none', 'gpu', 'gpu+cpu', 'measured'] as const;
 export type Level = (typeof LEVELS)[number];
@@ -166,11 +169,11 @@ export interface TokenClaims {
 
 export interface Claims {
   readonly simulated: boolean;
-  /** When the response was complete, by the gateway, ISO 8601. */
+  /** When the response was complete, by the gateway's clock, ISO 8601. */
   readonly time: string | null;
-  /** What the devices signed. */
+  /** The nonce that the devices signed. */
   readonly nonce: string | null;
-  /** The tree whose root the nonce commits to, and this answer's place in it; null: the nonce is this answer's alone. */
+  /** The tree that the nonce commits to, and this response's leaf in it; null: the nonce commits to this response alone. */
   readonly batch: Pick<Batch, 'tree_size' | 'leaf_index'> | null;
   readonly token: TokenClaims | null;
   readonly devices: readonly DeviceClaims[];
@@ -182,13 +185,13 @@ export interface Claims {
 export interface VerificationReport {
   readonly valid: boolean;
   /**
-   * Not valid, and nothing was found wrong: a service or a folder did not have what each failed check needs (`rim_unavailable`,
+   * Not valid, but nothing was found wrong: a service or a folder lacks what each failed check needs (`rim_unavailable`,
    * `revocation_unavailable`, `collateral_unavailable`, `token_key_unavailable`).
    */
   readonly incomplete: boolean;
   readonly level: Level;
   readonly checks: readonly Check[];
-  /** Unless valid: only what could be read. */
+  /** Unverified unless the report is valid. */
   readonly claims: Claims;
   readonly proven: readonly string[];
   readonly not_proven: readonly string[];
@@ -215,9 +218,9 @@ export interface VerifiedEvidence extends VerificationReport {
   readonly valid: true;
 }
 
-// The options, read once: certificates parsed, clocks chosen. What is wrong here is the caller's fault and no failed check.
+// Reads the options once: parses certificates, chooses clocks. An error here is the caller's fault and not a failed check.
 
-/** Requests each document once in one verification, however many devices need it. The next verification fetches again what was refused. */
+/** Requests each document once in a verification, however many devices need it. The next one requests refused documents again. */
 function cachedForOneVerification(collateral: Collateral): Collateral {
   const rims = new Map<string, ReturnType<Collateral['rim']>>();
   const responses = new Map<string, ReturnType<Collateral['ocsp']>>();
@@ -229,8 +232,8 @@ function cachedForOneVerification(collateral: Collateral): Collateral {
   };
 }
 
-function once<T>(results: Map<string, Promise<T>>, name: string, ask: () => Promise<T>): Promise<T> {
-  const result = results.get(name) ?? ask();
+function once<T>(results: Map<string, Promise<T>>, name: string, load: () => Promise<T>): Promise<T> {
+  const result = results.get(name) ?? load();
   results.set(name, result);
   return result;
 }
@@ -249,9 +252,9 @@ export interface Context {
   readonly rimRoots: readonly Certificate[];
   readonly simulatedRoots: readonly Certificate[];
   readonly collateral: Collateral;
-  /** Whether the verdict may speak of NVIDIA: false where the caller's root stands in place of NVIDIA's. */
+  /** Whether the verdict may name NVIDIA: false where the caller's root replaces NVIDIA's. */
   readonly nvidia: { readonly device: boolean; readonly rim: boolean };
-  /** Collateral and a root for it were handed in, so that a simulated device's can be checked too. */
+  /** Whether the caller gave collateral and a root for RIMs, so that a simulated device's can be checked too. */
   readonly checksSimulated: boolean;
 }
 
@@ -261,7 +264,7 @@ const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
 /** @throws {TypeError} naming the option that cannot be used. */
 export function readOptions(options: VerifyOptions): Context {
   const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral, policy = {}, expected } = options;
-  // Comparisons with NaN are false: it would switch the check off.
+  // Comparisons with NaN are false, so it would disable the check.
   for (const name of ['maxAgeSeconds', 'maxAheadSeconds'] as const)
     if (policy[name] !== undefined && !(policy[name] >= 0))
       throw new TypeError(`policy.${name} is not a number of seconds`);

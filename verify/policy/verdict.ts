@@ -1,4 +1,4 @@
-// The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
+// The verdict in words (the level, the proven and the unproven statements), and the check of the relying party's policy.
 import { MAX_LEAVES } from '../../proto/batch.ts';
 import type { CpuClaims, CpuSoftware } from '../cpu/cpu-options.ts';
 import { leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
@@ -23,9 +23,9 @@ export interface Findings {
   readonly batch: Claims['batch'];
   /** Unix seconds; null for bare evidence. */
   readonly timestamp: number | null;
-  /** The processor whose evidence is bound to these devices; null without. */
+  /** The processor whose evidence is bound to these devices; null without one. */
   readonly cpu: CpuClaims | null;
-  /** What the devices signed. */
+  /** The kind of data that the devices signed. */
   readonly about: 'exchange' | 'nonce' | 'session';
   readonly nvidia: Context['nvidia'];
   /** Whether the caller's roots stand in place of AMD's and Intel's. */
@@ -89,7 +89,7 @@ export function levelOf(findings: Findings): Level {
   return softwareOf(findings) === null ? 'gpu+cpu' : 'measured';
 }
 
-/** Whether a processor's evidence is bound to these devices, and to this answer where there is one. */
+/** Whether a processor's evidence is bound to these devices, and to this response where there is one. */
 const isBound = ({ list, about }: Findings) =>
   list.passed('cpu_binding') && list.passed('cpu_devices') && (about === 'session' || list.passed('cpu_answer'));
 
@@ -172,7 +172,7 @@ function kindOf(kinds: readonly DeviceClaims['kind'][]): string {
   return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
 
-/** What a processor's evidence does not show. */
+/** The statements that a processor's evidence does not prove. */
 function cpuLeavesOpen(findings: Findings): string[] {
   const software = softwareOf(findings);
   return [
@@ -255,7 +255,7 @@ export function checkPolicy(findings: Findings, { at, options }: Context) {
       'policy_refused',
       `the nonce commits to ${batch.tree_size} answers; the caller accepts ${maxBatch}`,
     );
-  // What a check that could not run would have shown is not known, and the report is not valid in any case.
+  // The result of a check that could not run is unknown, and the report is not valid in any case.
   if (list.incomplete) return skipped('level and required checks are not known: a check could not get what it needs');
   for (const name of requiredChecks)
     if (name !== 'policy' && !list.passed(name))

@@ -9,7 +9,7 @@ import type { Bundle, ParsedToken } from './token.ts';
 
 /** The first is nvattest's and the Python SDK's, the second NRAS's. */
 const SHA256_NAMES: readonly Json[] = ['SHA256', 'SHA-256'];
-/** What the Python SDK adds to a submodule's claims after it has taken their digest. */
+/** Claims that the Python SDK adds to a submodule after it has computed the digest. */
 const ADDED_LATER = new Set(['nbf', 'exp', 'iat', 'jti']);
 
 export interface RecheckedDigests {
@@ -17,7 +17,7 @@ export interface RecheckedDigests {
   readonly detail: string;
 }
 
-/** @throws {CheckFailure} token_digest_mismatch: a digest is another, or a submodule is in one list and not in the other. */
+/** @throws {CheckFailure} token_digest_mismatch: a digest differs, or a submodule is in one list and not in the other. */
 export async function checkTokenDigests(parsed: ParsedToken): Promise<RecheckedDigests> {
   if (parsed.kind === 'jwt') {
     const named = submodules(parsed.bundles[0])?.size ?? 0;
@@ -62,8 +62,8 @@ function digestOf(value: Json): string {
 }
 
 /**
- * Lowercase hexadecimal SHA-256 of a submodule: of the whole JWT where NRAS or nvattest made it; of its claims, as
- * {@link nvtrustDigestText} writes them, where the Python SDK did, which is who signs with HS256.
+ * Lowercase hexadecimal SHA-256 of a submodule: of the whole JWT from NRAS or nvattest; of the claims, as
+ * {@link nvtrustDigestText} writes them, from the Python SDK, which alone signs with HS256.
  */
 export async function submoduleDigest(jws: Jws): Promise<string> {
   const text = jws.algorithm === 'HS256' ? nvtrustDigestText(jws.payload) : jws.text;
@@ -71,9 +71,9 @@ export async function submoduleDigest(jws: Jws): Promise<string> {
 }
 
 /**
- * The text that NVIDIA's Python verifier hashes: the claims before times and id were added, as Python's `json.dumps` writes
- * them, with spaces and in ASCII. It is made from the payload's text without decoding it, so that no value
- * is written anew.
+ * The text that NVIDIA's Python verifier hashes: the claims without times and id, which it adds later, as Python's `json.dumps`
+ * writes them, with spaces and in ASCII. It is made from the payload's text without decoding it, so that every value keeps
+ * its form.
  */
 export function nvtrustDigestText(payload: string): string {
   let text = payload;

@@ -1,9 +1,9 @@
-// Takes a JSON Web Token apart (RFC 7515 §7.1, RFC 7519). What it returns is not yet verified: see signature.ts.
+// Parses a JSON Web Token (RFC 7515 §7.1, RFC 7519). What it returns is not yet verified: see signature.ts.
 
 import { EncodingError, fromBase64Url, fromUtf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
 
-// Parses the JSON of tokens (RFC 8259) with limits: a name stands once in its object, and objects have no prototype.
+// Parses the JSON of tokens (RFC 8259) with limits: a name occurs once in its object, and objects have no prototype.
 
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 export interface JsonObject {
@@ -52,7 +52,7 @@ class Parser {
     return value;
   }
 
-  /** The character after white space, not yet taken; '' at the end. */
+  /** The character after white space, not yet consumed; '' at the end. */
   #next(): string {
     this.#match(SPACE);
     return this.#text[this.#at] ?? '';
@@ -133,14 +133,14 @@ function fail(message: string): never {
 }
 
 export interface Jws {
-  /** The compact serialization, as it came. */
+  /** The compact serialization, as received. */
   readonly text: string;
   readonly algorithm: string;
   readonly kid: string | null;
   /** The payload's JSON text, as it was encoded. */
   readonly payload: string;
   readonly claims: JsonObject;
-  /** What the signature is over. */
+  /** The text that is signed: header and payload, still encoded. */
   readonly signingInput: string;
   readonly signature: Uint8Array;
 }
@@ -153,7 +153,7 @@ export function parseJws(text: string): Jws {
   const { alg, kid, crit } = objectOf(decoded(header), 'header');
   if (typeof alg !== 'string') throw malformed('a JWT names no algorithm');
   if (kid !== undefined && typeof kid !== 'string') throw malformed('a JWT has a key id that is not a string');
-  // RFC 7515 §4.1.11: an extension that is not understood makes the whole invalid, and none is.
+  // RFC 7515 §4.1.11: a critical extension that is not understood makes the JWS invalid, and none is understood here.
   if (crit !== undefined) throw malformed('a JWT has critical header parameters');
   const payloadText = decoded(payload);
   return {

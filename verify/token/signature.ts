@@ -1,4 +1,4 @@
-// Who signed a token, and whether that proves anything: NVIDIA's service, Countersign, or nobody in particular.
+// Verifies who signed a token: NVIDIA's service or Countersign, whose signature proves something, or possibly anyone.
 
 import { buffered, utf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
@@ -9,7 +9,7 @@ import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token
 export interface TokenSignatureOptions {
   /** NVIDIA's keys. */
   readonly keys?: Jwks | undefined;
-  /** Countersign's keys, which verify no token of NVIDIA's; nor the other way round. */
+  /** Countersign's keys. They verify only Countersign's tokens, and `keys` verify only NVIDIA's. */
   readonly countersignKeys?: Jwks | undefined;
   /** Fetches NVIDIA's keys, at most once, where `keys` lacks the one that is needed. */
   readonly fetchKeys?: ((url: string) => Promise<Jwks>) | undefined;
@@ -23,7 +23,7 @@ interface TokenSignature {
 }
 
 const NRAS_ISSUER = 'https://nras.attestation.nvidia.com';
-/** The Python SDK's published constants: for its outer JWT, and for what its local verifier makes. */
+/** The Python SDK's published HMAC keys: for its outer JWT, and for its local verifier's tokens. */
 const ENVELOPE_SECRET = 'notasecret';
 const LOCAL_SECRET = 'secret';
 /** The tolerance between the signer's clock and ours. */
@@ -41,7 +41,7 @@ export async function verifyTokenSignature(
   if (envelope !== null) await verifyConstant(envelope, [ENVELOPE_SECRET]);
   const keys = keySources(options);
   const signers = new Set<TokenSigner>();
-  // The key of a native sidecar lives as long as its process. Without it the token counts for no more than its evidence.
+  // A native sidecar's key exists only while its process runs. Without the key, the token proves no more than its evidence.
   const keyless = kind === 'countersign' && options.countersignKeys === undefined;
   for (const bundle of bundles)
     signers.add(keyless ? 'self-asserted' : await verifyBundle(bundle, kind, keys, options.at));
@@ -61,7 +61,7 @@ export async function verifyTokenSignature(
   return { signature: 'nvidia-signed', detail: "signed by NVIDIA's remote attestation service (ES384)" };
 }
 
-/** Which algorithms a shape may have. NVIDIA's Python SDK wraps what NRAS signed as it wraps what it made itself. */
+/** The algorithms that each kind of token may have. NVIDIA's Python SDK wraps NRAS's JWTs as it wraps its own. */
 const ALGORITHMS: Readonly<Record<ParsedToken['kind'], readonly string[]>> = {
   nvtrust: ['HS256', 'ES384'],
   nvattest: ['none'],
@@ -103,12 +103,12 @@ async function verifySigned(parts: readonly Jws[], keys: KeySources, at: Date): 
     if (!(await crypto.subtle.verify(algorithm, key, buffered(part.signature), utf8(part.signingInput))))
       throw invalid('a signature does not verify');
   }
-  for (const part of parts) inTime(part, at);
+  for (const part of parts) checkTime(part, at);
   return ours ? 'countersign-signed' : 'nvidia-signed';
 }
 
-/** RFC 7519 §4.1.4 and §4.1.5. A signed token without an end is refused. */
-function inTime({ claims }: Jws, at: Date): void {
+/** RFC 7519 §4.1.4 and §4.1.5. A signed token without `exp` is refused. */
+function checkTime({ claims }: Jws, at: Date): void {
   const now = at.getTime() / 1000;
   const { exp, nbf = 0 } = claims;
   if (typeof exp !== 'number' || typeof nbf !== 'number')
@@ -167,7 +167,7 @@ function instant(seconds: number): string {
   return Number.isNaN(date.getTime()) ? 'no instant' : date.toISOString();
 }
 
-// The keys that signed tokens are checked under: a JSON Web Key Set (RFC 7517) handed in or fetched.
+// The keys that verify signed tokens: a JSON Web Key Set (RFC 7517), from the caller or fetched.
 
 /** CryptoKey, by a name that both Node's types and the DOM's know. */
 type VerifyKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
@@ -177,7 +177,7 @@ export const NRAS_KEYS_URL = 'https://nras.attestation.nvidia.com/.well-known/jw
 
 const MAX_KEYS = 1024;
 
-/** The P-384 key of that id. @throws {CheckFailure} token_key_unavailable. */
+/** The P-384 key with this id. @throws {CheckFailure} token_key_unavailable. */
 export async function keyOf(
   kid: string | null,
   sources: readonly (() => Promise<Jwks | undefined>)[],

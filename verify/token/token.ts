@@ -5,11 +5,11 @@ export type TokenKind = 'nvtrust' | 'nvattest' | 'jwt' | 'nras' | 'countersign';
 
 export interface ParsedToken {
   readonly kind: TokenKind;
-  /** `iss` of the verifiers, several joined by a comma; '' when none says. A claim like any other until it is verified. */
+  /** `iss` of the verifiers, joined by commas; '' where none has it. Unverified, like every other claim. */
   readonly issuer: string;
   /** null: at least one verifier gives no result and none gives false. */
   readonly overallResult: boolean | null;
-  /** `eat_nonce` of every part that must have one, and of any other that does: each must be the one expected. */
+  /** `eat_nonce` of every JWT that must have one, and of the envelope if it has one: each must be the expected nonce. */
   readonly nonces: readonly string[];
   readonly devices: readonly TokenDevice[];
   /** The Python SDK's outer JWT, which carries no claims about a device. */
@@ -19,7 +19,7 @@ export interface ParsedToken {
 
 export const COUNTERSIGN_ISSUER = /^countersign\b/i;
 const OVERALL_RESULT = 'x-nvidia-overall-att-result';
-/** What a JWT adds to the claims that nvattest prints. */
+/** Claims that a JWT has beside those that nvattest prints. */
 const JWT_CLAIMS = new Set(['iss', 'iat', 'nbf', 'exp', 'jti']);
 
 /**
@@ -30,7 +30,7 @@ export function parseToken(token: string): ParsedToken {
   const shape = readShape(token);
   const { bundles, envelope, printed } = shape;
   const devices = bundles.flatMap(devicesOf);
-  if (printed !== null) agrees(printed, devices);
+  if (printed !== null) checkPrintedClaims(printed, devices);
   const issuers = bundles.map(({ overall }) => text(overall.claims, 'iss')).filter((issuer) => issuer !== null);
   const outer = envelope === null ? null : text(envelope.claims, 'eat_nonce');
   return {
@@ -74,7 +74,7 @@ function overallResult(bundles: readonly Bundle[], printed: JsonObject | null): 
 }
 
 /** nvattest prints the claims a second time, outside of any JWT; a copy that differs is refused. */
-function agrees({ claims }: JsonObject, devices: readonly TokenDevice[]): void {
+function checkPrintedClaims({ claims }: JsonObject, devices: readonly TokenDevice[]): void {
   if (claims === undefined) return;
   if (!isArray(claims)) throw malformed('the printed claims are not a list');
   const printed = claims.map(sortedText).sort();
@@ -94,7 +94,7 @@ function sortedText(value: Json): string {
   return `{${members.map((name) => `${JSON.stringify(name)}:${sortedText(value[name] ?? null)}`).join(',')}}`;
 }
 
-// The shapes that tokens come in, told apart by form alone: no claim decides how a token is parsed.
+// The shapes of tokens, recognized by form alone: no claim decides how a token is parsed.
 //
 //   JWT                                                         a bare JWT
 //   [["JWT", JWT], {"GPU-0": JWT, …}]                           a detached EAT bundle (RFC 9711 §5.2, as NVIDIA writes it)
@@ -103,7 +103,7 @@ function sortedText(value: Json): string {
 
 /** A JWT that names submodules by digest, and the submodules beside it. */
 export interface Bundle {
-  /** The Python SDK's name for the verifier that made it: `LOCAL_GPU_CLAIMS`. null where it stands alone. */
+  /** The Python SDK's name for the verifier that made it: `LOCAL_GPU_CLAIMS`. null for a bundle by itself. */
   readonly verifier: string | null;
   readonly overall: Jws;
   /** By name, `GPU-0`; empty for a bare JWT. */
@@ -112,10 +112,10 @@ export interface Bundle {
 
 interface Shape {
   readonly form: 'bare' | 'detached' | 'nested' | 'nvattest';
-  /** The Python SDK's outer JWT, which says nothing but who made it and when. */
+  /** The Python SDK's outer JWT, which states only who made it and when. */
   readonly envelope: Jws | null;
   readonly bundles: readonly Bundle[];
-  /** What nvattest prints beside its detached EAT. */
+  /** The object that nvattest prints around its detached EAT. */
   readonly printed: JsonObject | null;
 }
 
@@ -213,7 +213,7 @@ function readDevice(name: string, verifier: string | null, claims: JsonObject): 
   };
 }
 
-/** A part that must carry `eat_nonce` and does not is malformed: an expected claim that is absent fails. */
+/** A JWT that lacks its required `eat_nonce` is malformed. */
 function requiredNonce(claims: JsonObject, label: string): string {
   const nonce = text(claims, 'eat_nonce');
   if (nonce === null || nonce === '') throw malformed(`${label} carries no eat_nonce`);

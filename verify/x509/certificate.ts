@@ -1,4 +1,4 @@
-// Parses X.509 certificates (RFC 5280 §4.1). What it returns is not yet trusted: verifyChain in chain.ts makes it so.
+// Parses X.509 certificates (RFC 5280 §4.1). A parsed certificate is not trusted until verifyChain in chain.ts has verified it.
 import { equal, fromBase64, toHex } from '../common/bytes.ts';
 import {
   bitString,
@@ -22,11 +22,11 @@ export interface Extension {
   readonly value: Uint8Array;
 }
 
-/** What a certificate and a revocation list have in common: bytes, and somebody's signature over them. */
+/** The signed bytes and the signature, which a certificate and a revocation list have in common. */
 export interface Signed {
-  /** The signed part, as it stands in the whole. */
+  /** The signed part: tbsCertificate or tbsCertList. */
   readonly tbs: Uint8Array;
-  /** RSA-PSS is AMD's: SHA-384 throughout, a salt of 48 bytes. */
+  /** AMD uses RSA-PSS: SHA-384 throughout, a salt of 48 bytes. */
   readonly signatureScheme: 'ECDSA' | 'RSA-PSS';
   readonly signatureHash: 'SHA-256' | 'SHA-384';
   /** DER of ECDSA-Sig-Value, or the octets of RSASSA-PSS. */
@@ -47,7 +47,7 @@ export interface Certificate extends Signed {
   readonly spki: Uint8Array;
   /** null for a key that is not on one of the two curves. */
   readonly curve: 'P-256' | 'P-384' | null;
-  /** The key's bits, as key hashes of RFC 5280 and RFC 6960 take them. */
+  /** The key's bits, over which RFC 5280 and RFC 6960 compute key hashes. */
   readonly publicKeyBits: Uint8Array;
   readonly isCa: boolean;
   readonly pathLength: number | null;
@@ -136,7 +136,7 @@ export function parseCertificate(der: Uint8Array): Certificate {
   };
 }
 
-/** RFC 5280 §4.1.1.2: the algorithm stands within what is signed and again beside the signature. @throws {DerError} */
+/** RFC 5280 §4.1.1.2: the algorithm is named in the signed part and again beside the signature. @throws {DerError} */
 export function readSignature(
   tbs: DerValue,
   inner: DerValue,
@@ -189,7 +189,7 @@ function readExtensions(tail: readonly DerValue[], version: bigint): Map<string,
   return parseExtensions(part);
 }
 
-/** The list of extensions inside an explicit tag, as certificates and OCSP responses carry it; each stands once. @throws {DerError} */
+/** The list of extensions inside an explicit tag, as certificates and OCSP responses carry it; each occurs once. @throws {DerError} */
 export function parseExtensions(tagged: DerValue): Map<string, Extension> {
   const extensions = new Map<string, Extension>();
   for (const entry of sequence(readOne(tagged.content))) {

@@ -16,7 +16,7 @@ export class ChainError extends Error {
   }
 }
 
-/** The failed check that it is on a device's own chain. */
+/** The check failure for an error in a device's own chain. */
 export function chainFailure(cause: ChainError): CheckFailure {
   const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
   return new CheckFailure(codes[cause.reason], cause.message, { cause });
@@ -26,14 +26,14 @@ const MAX_CHAIN = 8;
 /** Critical extensions that are understood. Any other makes its certificate unusable (RFC 5280 §4.2). */
 const UNDERSTOOD = new Set<string>([
   ...Object.values(EXTENSION),
-  '2.5.29.17', // the subject's other names: nothing is decided by them
-  '2.23.133.5.4.1', // the firmware id, which the report check compares; TCG DICE lets it be critical
+  '2.5.29.17', // subjectAltName: no decision depends on it
+  '2.23.133.5.4.1', // the firmware id, which the check report_fwid compares; TCG DICE allows it to be critical
   '2.23.133.5.4.1.1',
 ]);
 
 /**
- * The full path, leaf first, the pinned root last. `chain` comes leaf first, with or without its root; the root that
- * counts is the one in `roots`, never the one that came along.
+ * Returns the full path, leaf first, the pinned root last. `chain` is leaf first, with or without its root; only the roots
+ * in `roots` are trusted, never one in `chain`.
  * @throws {ChainError}
  */
 export async function verifyChain(
@@ -45,7 +45,7 @@ export async function verifyChain(
   if (path.length > MAX_CHAIN) throw new ChainError('invalid', 'the chain is too long');
   for (const [i, certificate] of path.entries()) checkCertificate(certificate, i, path.length);
   await checkSignatures(path);
-  // Last, so that an expired chain is known to be genuine otherwise.
+  // Dates come last, so that a chain that is reported as expired is valid otherwise.
   for (const certificate of path) {
     if (!(at >= certificate.notBefore))
       throw new ChainError('expired', `${label(certificate)} is not valid before ${iso(certificate.notBefore)}`);
@@ -80,13 +80,13 @@ export function notUnderstood({ extensions }: Certificate): string | null {
   return null;
 }
 
-/** Is this issuer the one that the certificate names: by its name, and by its key's identifier where both state one (RFC 5280 §4.2.1.1)? */
+/** Whether the certificate names this issuer: by name, and by key identifier where both have one (RFC 5280 §4.2.1.1). */
 export function names(certificate: Certificate, issuer: Certificate): boolean {
   const [stated, own] = [certificate.authorityKeyId, issuer.subjectKeyId];
   return equal(certificate.issuer, issuer.subject) && (stated === null || own === null || equal(stated, own));
 }
 
-/** Did `issuer`'s key sign this certificate, or this revocation list? */
+/** Whether `issuer`'s key signed this certificate or this revocation list. */
 export function signedBy(
   { signatureScheme, signatureHash, signature, tbs }: Signed,
   issuer: PublicKey,
@@ -107,13 +107,13 @@ function checkCertificate(certificate: Certificate, depth: number, length: numbe
   if (!certificate.isCa) throw new ChainError('invalid', `${label(certificate)} is not a certificate authority`);
   if (certificate.keyUsage !== null && !certificate.keyUsage.has('keyCertSign'))
     throw new ChainError('invalid', `${label(certificate)} may not sign certificates`);
-  // Authorities between this one and the leaf.
+  // `depth - 1` authorities are between this one and the leaf.
   if (certificate.pathLength !== null && depth - 1 > certificate.pathLength && depth < length)
     throw new ChainError('invalid', `${label(certificate)} allows a path of ${certificate.pathLength} authorities`);
 }
 
 const MAX_VERIFIED = 512;
-/** Paths whose names and signatures were found right. Neither depends on time. */
+/** Paths whose names and signatures were verified. Neither depends on time. */
 const verified = new LruMap<string, true>(MAX_VERIFIED);
 
 async function checkSignatures(path: readonly Certificate[]): Promise<void> {
@@ -123,7 +123,7 @@ async function checkSignatures(path: readonly Certificate[]): Promise<void> {
   for (const { certificate, issuer } of links)
     if (!names(certificate, issuer))
       throw new ChainError('invalid', `${label(certificate)} was not issued by ${label(issuer)}`);
-  // All at once: a chain that is new costs the time of its slowest signature where there are cores for it.
+  // In parallel: with enough cores, a new chain takes the time of its slowest signature.
   const right = await Promise.all(links.map(({ certificate, issuer }) => signedBy(certificate, issuer)));
   const wrong = links[right.indexOf(false)];
   if (wrong !== undefined)
@@ -134,7 +134,7 @@ async function checkSignatures(path: readonly Certificate[]): Promise<void> {
   verified.set(id, true);
 }
 
-/** A certificate is parsed once and not changed, so its hash is taken once. */
+/** A parsed certificate does not change, so its hash is computed once. */
 const fingerprints = new WeakMap<Certificate, Promise<string>>();
 
 function fingerprint(certificate: Certificate): Promise<string> {
@@ -171,13 +171,13 @@ export interface TrustedPath {
 }
 
 /**
- * @param what a simulated one of these is refused: `a simulated device`.
+ * @param subject begins the message where a simulated root is refused: `a simulated device`.
  * @throws {CheckFailure} untrusted_root, simulated_root_refused, certificate_expired, chain_invalid
  */
 export async function trustedPath(
   chain: readonly Certificate[],
   { roots, simulatedRoots, at }: Anchors,
-  what: string,
+  subject: string,
 ): Promise<TrustedPath> {
   try {
     return { path: await verifyChain(chain, roots, at), simulated: false };
@@ -189,7 +189,9 @@ export async function trustedPath(
     } catch (cause) {
       if (!(cause instanceof ChainError)) throw cause;
       if (cause.reason === 'untrusted_root' && simulatedRoots.length === 0 && chain.some(saysSimulated))
-        throw new CheckFailure('simulated_root_refused', `${what}, and the caller named no simulated root`, { cause });
+        throw new CheckFailure('simulated_root_refused', `${subject}, and the caller named no simulated root`, {
+          cause,
+        });
       throw chainFailure(cause);
     }
   }

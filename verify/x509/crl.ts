@@ -3,7 +3,7 @@ import { toHex } from '../common/bytes.ts';
 import { type Certificate, parseExtensions, readSignature, type Signed } from './certificate.ts';
 import { DerError, type DerValue, expectTag, integer, readAt, readOne, sequence, TAG, time } from './der.ts';
 
-/** Not trusted before `isIssuedBy` of chain.ts is true. */
+/** Not trusted until `isIssuedBy` of chain.ts is true. */
 export interface Crl extends Signed {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array;
@@ -13,7 +13,7 @@ export interface Crl extends Signed {
   readonly revoked: ReadonlySet<string>;
 }
 
-/** Intel's of 2026 names 57 certificates in 3,355 bytes. */
+/** Intel's list of 2026 has 57 certificates in 3,355 bytes. */
 const MAX_CRL_BYTES = 1024 * 1024;
 /** The one critical extension that is accepted: the CRL's number (RFC 5280 §5.2.3) does not limit the list. */
 const CRL_NUMBER = '2.5.29.20';

@@ -1,6 +1,6 @@
 // Reads DER (ITU-T X.690 §10): definite lengths in their shortest form, single-byte tags, nothing past an end.
 
-/** The bytes are not DER, or not the structure they should be. */
+/** The bytes are not DER, or do not have the expected structure. */
 export class DerError extends Error {
   override readonly name = 'DerError';
 }
@@ -31,7 +31,7 @@ export const TAG = {
   set: 0x31,
 } as const;
 
-/** Values in one sequence that are looked at; certificates have a dozen, a revocation answer a handful. */
+/** Limit for the values in one sequence; certificates have a dozen, an OCSP response a handful. */
 const MAX_VALUES = 1024;
 
 /** The value that begins at `at`. @throws {DerError} */
@@ -54,7 +54,7 @@ export function readAt(bytes: Uint8Array, at: number): DerValue {
   return { tag, whole: bytes.subarray(at, start + length), content: bytes.subarray(start, start + length) };
 }
 
-/** The one value that the bytes are. @throws {DerError} when anything follows it. */
+/** Reads bytes that are exactly one value. @throws {DerError} when anything follows it. */
 export function readOne(bytes: Uint8Array, tag?: number): DerValue {
   const value = readAt(bytes, 0);
   if (value.whole.length !== bytes.length) throw new DerError('bytes follow the value');
@@ -156,7 +156,7 @@ export function time(value: DerValue | undefined): Date {
   const full = value?.tag === TAG.utcTime ? (year < 50 ? 2000 + year : 1900 + year) : year;
   const ms = Date.UTC(full, month - 1, day, hour, minute, second);
   const date = new Date(ms);
-  // Date.UTC takes the years 0 to 99 for those of the last century.
+  // Date.UTC maps the years 0 to 99 to 1900 to 1999.
   if (full < 1900) throw new DerError('a time is long past');
   if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day || hour > 23 || minute > 59 || second > 59)
     throw new DerError('a time is no time');

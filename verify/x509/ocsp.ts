@@ -17,13 +17,13 @@ import {
 
 // Writes OCSP requests (RFC 6960 §4.1.1) with a nonce (RFC 8954).
 
-/** The longest nonce that RFC 8954 §2.1 lets a responder refuse to be longer than. */
+/** The longest nonce that RFC 8954 §2.1 allows. */
 export const OCSP_NONCE_BYTES = 32;
 
 const SHA384 = Uint8Array.of(0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x02);
 const NONCE = Uint8Array.of(0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 0x02);
 
-/** The request, DER, for one certificate. Its certID is made with SHA-384, as NVIDIA's verifiers make it. */
+/** The DER of a request for one certificate. Its CertID uses SHA-384, as that of NVIDIA's verifiers does. */
 export async function makeOcspRequest(
   certificate: Certificate,
   issuer: Certificate,
@@ -36,7 +36,7 @@ export async function makeOcspRequest(
   return value(TAG.sequence, value(TAG.sequence, requests, extensions));
 }
 
-/** DER of the CertID: also the name under which a response is kept. */
+/** DER of the CertID, which is also the key of a cached response. */
 export async function makeCertId(certificate: Certificate, issuer: Certificate): Promise<Bytes> {
   const { name, key } = await issuerHashes(issuer, 'SHA-384');
   return value(
@@ -48,7 +48,7 @@ export async function makeCertId(certificate: Certificate, issuer: Certificate):
   );
 }
 
-/** With which hash functions a CertID may name an issuer: those that WebCrypto has. */
+/** Hash functions by which a CertID may name an issuer: those of WebCrypto. */
 type CertIdHash = 'SHA-1' | 'SHA-256' | 'SHA-384' | 'SHA-512';
 
 interface IssuerHashes {
@@ -58,7 +58,7 @@ interface IssuerHashes {
 
 const known = new WeakMap<Certificate, Map<string, IssuerHashes>>();
 
-/** §4.1.1: of the issuer's name, and of its public key's bits. */
+/** §4.1.1: hashes of the issuer's name and of its public key's bits. */
 export async function issuerHashes(issuer: Certificate, hash: CertIdHash): Promise<IssuerHashes> {
   const hashes = known.get(issuer) ?? new Map<string, IssuerHashes>();
   known.set(issuer, hashes);
@@ -84,9 +84,9 @@ function value(tag: number, ...contents: readonly Uint8Array[]): Bytes {
   return concat(Uint8Array.from(head), ...contents);
 }
 
-// Reads OCSP responses (RFC 6960 §4.2.1). What it returns is not yet trusted: verifyOcsp makes it so.
+// Reads OCSP responses (RFC 6960 §4.2.1). A parsed response is not trusted until verifyOcsp has verified it.
 
-/** §4.1.1: which certificate, by hashes of its issuer's name and key. */
+/** §4.1.1: identifies a certificate by its serial number and by hashes of its issuer's name and key. */
 export interface CertId {
   /** null: a hash that is not supported. */
   readonly hash: CertIdHash | null;
@@ -197,7 +197,7 @@ function parseSingle(value: DerValue): SingleResponse {
   const next = rest[0]?.tag === 0xa0 ? rest.shift() : undefined;
   const extensions = rest[0]?.tag === 0xa1 ? rest.shift() : undefined;
   if (rest.length > 0) throw new DerError('an answer has other parts');
-  understood(extensions);
+  readExtensions(extensions);
   return {
     certId: parseCertId(certId),
     status: parseStatus(status),
@@ -230,12 +230,12 @@ function parseStatus(value: DerValue | undefined): CertStatus {
 
 /** RFC 8954 §2.1: an OCTET STRING inside the extension's own. */
 function nonceOf(extensions: DerValue | undefined): Uint8Array | null {
-  const nonce = understood(extensions === undefined ? undefined : expectTag(extensions, 0xa1)).get(OCSP_NONCE);
+  const nonce = readExtensions(extensions === undefined ? undefined : expectTag(extensions, 0xa1)).get(OCSP_NONCE);
   return nonce === undefined ? null : readOne(nonce.value, TAG.octetString).content;
 }
 
-/** RFC 5280 §4.2 holds for OCSP's extensions too (RFC 6960 §4.4): a critical one that is not understood refuses the response. */
-function understood(extensions: DerValue | undefined): ReturnType<typeof parseExtensions> {
+/** RFC 5280 §4.2 applies to OCSP's extensions too (RFC 6960 §4.4): a critical one that is not understood invalidates the response. */
+function readExtensions(extensions: DerValue | undefined): ReturnType<typeof parseExtensions> {
   const parsed: ReturnType<typeof parseExtensions> = extensions === undefined ? new Map() : parseExtensions(extensions);
   for (const [id, { critical }] of parsed)
     if (critical && id !== OCSP_NONCE) throw new DerError(`a critical extension that is not understood (${id})`);

@@ -1,4 +1,4 @@
-// Signatures over WebCrypto, ECDSA and RSASSA-PSS, with each public key imported once.
+// Verifies ECDSA and RSASSA-PSS signatures with WebCrypto, and imports each public key once.
 import { buffered, concat, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import { DerError, integer, readOne, sequence } from './der.ts';
@@ -31,7 +31,7 @@ function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384' | null): Promise<I
   return key;
 }
 
-/** Is `signature` (raw r ‖ s, as SPDM and JWS write it) the key's over `data`? A key that is none verifies nothing. */
+/** Whether `signature` over `data` (raw r ‖ s, as SPDM and JWS write it) verifies under the key. False for an invalid key too. */
 export async function ecdsaVerifyRaw(
   key: PublicKey,
   hash: 'SHA-256' | 'SHA-384',
@@ -59,7 +59,7 @@ export async function ecdsaVerify(
   return raw !== null && ecdsaVerifyRaw(key, hash, raw, data);
 }
 
-/** Is `signature` the RSA key's over `data`: RSASSA-PSS, SHA-384 throughout, 48 bytes of salt? */
+/** Whether `signature` over `data` verifies under the RSA key: RSASSA-PSS, SHA-384 throughout, 48 bytes of salt. */
 export async function pssVerify({ spki, curve }: PublicKey, signature: Uint8Array, data: Uint8Array): Promise<boolean> {
   if (curve !== null || spki.length > MAX_RSA_SPKI_BYTES) return false;
   try {

@@ -1,4 +1,4 @@
-// Verifies an OCSP response about a certificate (RFC 6960 §3.2): which certificate, which responder, when, and which status.
+// Verifies an OCSP response about a certificate (RFC 6960 §3.2): its certificate, its responder, its times and its status.
 
 import { concat, digest, equal, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
@@ -19,39 +19,39 @@ import { ecdsaVerify } from './public-key.ts';
 export interface OcspOptions {
   /** The instant at which the response and the responder's certificate must be valid. */
   readonly at: Date;
-  /** The nonce of the request, where there was one now: the response must repeat it. */
+  /** The nonce of the request, where one was sent for this check: the response must repeat it. */
   readonly nonce?: Uint8Array | undefined;
 }
 
-/** The certificate is good, and for which time. */
+/** The period for which the certificate is good. */
 export interface GoodStatus {
   readonly thisUpdate: Date;
   readonly nextUpdate: Date;
 }
 
-/** Between the responder's clock and ours. */
+/** The tolerance between the responder's clock and ours. */
 const SKEW_MS = 5 * 60 * 1000;
-/** The validity of a response without nextUpdate. NVIDIA's responses have a day. */
+/** The validity of a response without nextUpdate. NVIDIA's responses are valid for a day. */
 const DEFAULT_VALIDITY_MS = 24 * 60 * 60 * 1000;
 const ID_KP_OCSP_SIGNING = '1.3.6.1.5.5.7.3.9';
 /** RFC 5280 §5.3.1. */
 const REASONS = ['unspecified', 'key compromise', 'CA compromise', 'affiliation changed', 'superseded', 'cessation'];
 const ON_HOLD = 6;
 
-/** What was verified in a response and does not depend on time. It is kept, so that the next check compares times alone. */
-interface Answer {
+/** The verified parts of a response that do not depend on time. They are cached, so that the next check compares only times. */
+interface VerifiedResponse {
   readonly single: SingleResponse;
-  /** null: the issuer responds itself. */
+  /** The responder that the issuer delegated to; null: the issuer responds itself. */
   readonly delegate: Certificate | null;
   readonly nonce: Uint8Array | null;
 }
-const answers = new LruMap<string, Answer>(256);
+const verifiedResponses = new LruMap<string, VerifiedResponse>(256);
 
 /**
  * @param response DER.
- * @throws {CheckFailure} revocation_invalid: not a response about this certificate that holds at this time;
- * certificate_revoked: it is one, and the certificate is revoked or on hold; revocation_unavailable: the responder refused
- * or does not know the certificate.
+ * @throws {CheckFailure} revocation_invalid: the response is invalid, about another certificate, or not valid at this time;
+ * certificate_revoked: the certificate is revoked or on hold; revocation_unavailable: the responder refused or does not
+ * know the certificate.
  */
 export async function verifyOcsp(
   response: Uint8Array,
@@ -61,10 +61,10 @@ export async function verifyOcsp(
 ): Promise<GoodStatus> {
   const label = `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
   const id = toHex(await digest('SHA-256', concat(response, certificate.der, issuer.der)));
-  const known = answers.get(id);
-  const answer = known ?? (await findVerified(response, certificate, issuer, label));
-  if (known === undefined) answers.set(id, answer);
-  const { single, delegate, nonce } = answer;
+  const known = verifiedResponses.get(id);
+  const verified = known ?? (await findVerified(response, certificate, issuer, label));
+  if (known === undefined) verifiedResponses.set(id, verified);
+  const { single, delegate, nonce } = verified;
   if (delegate !== null && !(options.at >= delegate.notBefore && options.at <= delegate.notAfter))
     throw invalid(`the OCSP responder's certificate is valid until ${iso(delegate.notAfter)}`);
   if (options.nonce !== undefined && (nonce === null || !equal(nonce, options.nonce)))
@@ -81,15 +81,15 @@ export async function verifyOcsp(
 }
 
 /**
- * What a response is worth to whoever may keep it. `good`: the certificate is good for this time. `not_good`: the responder
- * says that it is not. `unusable`: the response does not verify.
+ * The verdict on a response for a cache. `good`: the certificate is good for this period. `not_good`: the response, which may
+ * be unverified, has another status. `unusable`: the response does not verify.
  */
 export type OcspVerdict =
   | ({ readonly verdict: 'good' } & GoodStatus)
   | { readonly verdict: 'not_good' }
   | { readonly verdict: 'unusable' };
 
-/** As {@link verifyOcsp}, for a cache: a response that is refused is a verdict and no error. */
+/** As {@link verifyOcsp}, for a cache: a refused response is a verdict and no error. */
 export async function appraiseOcsp(
   response: Uint8Array,
   certificate: Certificate,
@@ -117,14 +117,14 @@ async function findVerified(
   certificate: Certificate,
   issuer: Certificate,
   label: string,
-): Promise<Answer> {
+): Promise<VerifiedResponse> {
   const parsed = parse(response);
-  const answers = await statusesOf(parsed, certificate, issuer);
-  const [single] = answers;
+  const statuses = await statusesOf(parsed, certificate, issuer);
+  const [single] = statuses;
   if (single === undefined) throw invalid(`the OCSP response is not about ${label}`);
-  if (answers.some(({ certId }) => certId.hash === null))
+  if (statuses.some(({ certId }) => certId.hash === null))
     throw invalid(`the OCSP response may be about ${label}: it names its issuer by a hash that is not supported`);
-  if (!answers.every((other) => saysTheSame(other, single)))
+  if (!statuses.every((other) => isSameStatus(other, single)))
     throw invalid(`the OCSP response says of ${label} now this and now that`);
   const responder = await findResponder(parsed, issuer);
   if (responder !== issuer && !(await signedBy(responder, issuer)))
@@ -154,8 +154,8 @@ async function isAbout(id: CertId, certificate: Certificate, issuer: Certificate
   return equal(id.issuerNameHash, name) && equal(id.issuerKeyHash, key);
 }
 
-/** The status with its time and reason, and for how long. */
-function saysTheSame(a: SingleResponse, b: SingleResponse): boolean {
+/** Whether two statuses are equal, with their times and reasons. */
+function isSameStatus(a: SingleResponse, b: SingleResponse): boolean {
   const content = ({ status, thisUpdate, nextUpdate }: SingleResponse) =>
     JSON.stringify([status, thisUpdate, nextUpdate]);
   return content(a) === content(b);
@@ -176,7 +176,7 @@ function parse(response: Uint8Array): OcspResponse {
   }
 }
 
-/** §4.2.2.2: the issuer itself, or whom the issuer certified for this and nothing else. */
+/** §4.2.2.2: the issuer itself, or a responder that the issuer certified for signing OCSP responses. */
 async function findResponder(response: OcspResponse, issuer: Certificate): Promise<Certificate> {
   for (const candidate of [issuer, ...response.certificates]) {
     if (!(await isResponder(response.responder, candidate))) continue;

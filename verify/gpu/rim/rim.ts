@@ -1,4 +1,4 @@
-// A verified reference integrity manifest: parsed, its XML signature and its signer's chain checked, then read.
+// Verifies a reference integrity manifest: parses it, checks its XML signature and its signer's chain, then reads its values.
 
 import { digest, toHex, utf8 } from '../../common/bytes.ts';
 import { LruMap } from '../../common/lru.ts';
@@ -15,7 +15,7 @@ const TCG_RIM = 'https://trustedcomputinggroup.org/resource/tcg-reference-integr
 const SHA384_HASH = 'http://www.w3.org/2001/04/xmlenc#sha384';
 const OPAQUE_DATA = 'https://docs.nvidia.com/attestation/specs/latest/opaque-data.html';
 
-/** A resource with an index from here on bounds opaque data; the index less this base is the data's type. */
+/** A resource with this index or a higher one bounds opaque data, whose type is the index minus this base. */
 const OPAQUE_INDEX_BASE = 0x1000;
 const MAX_OPAQUE_TYPE = 0xffff;
 /** Index i is measurement block i + 1, and SPDM numbers blocks up to 0xfe. */
@@ -26,7 +26,7 @@ const MAX_TEXT_CHARACTERS = 256;
 export interface Measurement {
   /** Only an active measurement is compared. */
   readonly active: boolean;
-  /** The values of which the device's must be one: lowercase hexadecimal. */
+  /** The accepted values, lowercase hexadecimal. */
   readonly values: readonly string[];
   readonly name: string;
   /** Of each value, in bytes. */
@@ -44,7 +44,7 @@ export interface Manifest {
   readonly id: string;
   /** `colloquialVersion`: of the driver or the BIOS. */
   readonly version: string;
-  /** Told from version and product. Whose RIM it is, {@link version} and the measurements decide. */
+  /** Guessed from version and product. {@link version} and the measurements decide which device the RIM fits. */
   readonly kind: 'driver' | 'vbios' | 'switch-bios';
   /** '' when the document names none. */
   readonly product: string;
@@ -137,7 +137,7 @@ function minimumSvn(resource: Element, index: number): MinimumSvn {
   return { name: required(resource, 'name'), minimum };
 }
 
-/** NVIDIA writes Python's words. Any other would be read as active by one of its verifiers and as inactive by the next. */
+/** NVIDIA writes Python's `True` and `False`. Its verifiers differ in how they read any other word. */
 function isActive(resource: Element, index: number): boolean {
   const active = attribute(resource, 'active');
   if (active !== 'True' && active !== 'False')
@@ -163,7 +163,7 @@ function bounded(value: string, local: string): string {
 }
 
 export interface Rim extends Manifest {
-  /** The verified path of who signed it: leaf first, the pinned root last. */
+  /** The signer's verified path: leaf first, the pinned root last. */
   readonly signer: readonly Certificate[];
 }
 
@@ -174,13 +174,13 @@ interface RimOptions {
   readonly at: Date;
 }
 
-/** What does not depend on roots or time: the document's signature verified under the leaf of its own chain. */
+/** A manifest whose signature verifies under the leaf of its own chain, which depends on neither roots nor time. */
 interface SignedManifest {
   readonly manifest: Manifest;
   readonly chain: readonly Certificate[];
 }
 
-/** Refused before it is even hashed; the parser has the limit too. */
+/** Larger documents are refused before they are hashed; the parser has the same limit. */
 const MAX_DOCUMENT_BYTES = 1024 * 1024;
 /** A manifest of 64 measurements and its certificates take about 20 KiB. */
 const MAX_CACHED = 64;
@@ -206,7 +206,7 @@ export async function verifyRim(xml: string | Uint8Array, options: RimOptions): 
 async function verifyDocument(document: Uint8Array): Promise<SignedManifest> {
   const root = parseXml(document);
   const { text, chain } = await verifySignature(root).catch((error: unknown) => {
-    // A malformed document is refused as malformed, before its signature. This result is not used.
+    // Throws rim_malformed for a malformed document, in place of the signature's error. The result is not used.
     readManifest(root);
     throw error;
   });
@@ -217,7 +217,7 @@ async function verifyDocument(document: Uint8Array): Promise<SignedManifest> {
 const CODE_SIGNING = '1.3.6.1.5.5.7.3.3';
 
 async function signerPath(chain: readonly Certificate[], { roots, at }: RimOptions): Promise<Certificate[]> {
-  // NVIDIA's RIM signers have no extended key usage; its OCSP responders, under the same authorities, have theirs.
+  // NVIDIA's RIM signers have no extended key usage; its OCSP responders, under the same authorities, have one.
   if (chain[0]?.extendedKeyUsage?.includes(CODE_SIGNING) === false)
     throw new CheckFailure('rim_chain_invalid', 'the RIM signer: its certificate is for another purpose');
   try {

@@ -1,5 +1,5 @@
 // Reads the one ds:Signature of a RIM (XML Signature 1.1) and refuses every form but NVIDIA's: enveloped, over the whole
-// document, by closed algorithms. What it returns is not yet trusted: verifySignature below makes it so.
+// document, with fixed algorithms. What readSignature returns is not trusted; verifySignature verifies it.
 
 import { digest, EncodingError, equal, fromBase64, utf8 } from '../../common/bytes.ts';
 import { CheckFailure } from '../../policy/checks.ts';
@@ -31,13 +31,13 @@ export function canonicalDocument(root: Element, omitted: Element): string {
 
 /**
  * The canonical form of the document subset that is `element` and all below it; `ancestors` from the root down.
- * @throws {CheckFailure} where an ancestor has `xml:base`, whose joining (§2.4) no RIM has a use for.
+ * @throws {CheckFailure} where an ancestor has `xml:base`, whose joining (§2.4) no RIM needs.
  */
 export function canonicalSubset(element: Element, ancestors: readonly Element[]): string {
-  return rendered(element, new Map(), [...element.attributes, ...imported(element, ancestors)], null);
+  return rendered(element, new Map(), [...element.attributes, ...inherited(element, ancestors)], null);
 }
 
-function imported(element: Element, ancestors: readonly Element[]): Attribute[] {
+function inherited(element: Element, ancestors: readonly Element[]): Attribute[] {
   const found = new Map<string, Attribute>();
   for (const { attributes } of ancestors) {
     for (const attribute of attributes) {
@@ -69,7 +69,7 @@ function rendered(
   return `${out}</${name}>`;
 }
 
-/** §2.3: the default namespace first, then by prefix; none that an element above has rendered the same. */
+/** §2.3: the default namespace first, then by prefix; without those that an element above has rendered with the same URI. */
 function namespaceNodes(scope: ReadonlyMap<string, string>, above: ReadonlyMap<string, string>): string {
   if (scope === above) return '';
   const fresh = [...scope].filter(([prefix, uri]) => uri !== (above.get(prefix) ?? '')).sort(([a], [b]) => order(a, b));
@@ -114,7 +114,7 @@ interface EnvelopedSignature {
   /** The SHA-384 of the canonical document, as SignedInfo states it. */
   readonly digest: Uint8Array;
   readonly value: Uint8Array;
-  /** As they stand in ds:X509Data: the signer's first. */
+  /** In the order of ds:X509Data: the signer's first. */
   readonly certificates: readonly Certificate[];
 }
 
@@ -147,7 +147,7 @@ function onlySignature(root: Element): Element {
   return element;
 }
 
-/** XML Signature §4.4: which algorithms, and over what. */
+/** XML Signature §4.4: checks the algorithms and the reference, and returns the digest. */
 function signedDigest(signedInfo: Element): Uint8Array {
   const [canonicalization, method, reference, ...more] = parts(signedInfo, 'SignedInfo');
   algorithm(canonicalization, 'CanonicalizationMethod', C14N_11);
@@ -179,7 +179,7 @@ function certificates(keyInfo: Element): Certificate[] {
   });
 }
 
-/** The child elements of one that must be `local`, with these attributes and no others. */
+/** The child elements of an element that must have this name, these attributes and no others. */
 function parts(
   element: Element | undefined,
   local: string,
@@ -224,12 +224,12 @@ function expect(
     throw malformed(`${local} has other attributes than it may`);
 }
 
-// Verifies a RIM's enveloped XML signature (XML Signature 1.1 §3.2) and hands back the very text that was signed.
+// Verifies a RIM's enveloped XML signature (XML Signature 1.1 §3.2) and returns the exact text that was signed.
 
 interface SignedDocument {
   /** The canonical text whose digest was signed: the document without its signature. Read values from nothing else. */
   readonly text: string;
-  /** The signer's chain as it came, leaf first. The leaf signed; the chain is not verified yet. */
+  /** The signer's chain as received, leaf first. The leaf signed; the chain is not verified yet. */
   readonly chain: readonly Certificate[];
 }
 

@@ -1,17 +1,17 @@
-// Parses the XML that RIMs are written in (XML 1.0, Namespaces in XML 1.0), and refuses what they have no need of:
+// Parses the XML of RIMs (XML 1.0, Namespaces in XML 1.0), and refuses the features that they do not need:
 // document types, entities of their own, processing instructions, CDATA sections.
 
 import { EncodingError, fromUtf8 } from '../../common/bytes.ts';
 import { CheckFailure } from '../../policy/checks.ts';
 
-// The characters of XML 1.0: which are allowed, which make a name, and what references and line ends stand for.
+// The characters of XML 1.0: allowed ones, those of names, references and line ends.
 
 /** NCName (Namespaces in XML 1.0 §3), for names in the Basic Multilingual Plane: others would sort differently as UTF-16. */
 const NAME_START =
   'A-Za-z_\\u00C0-\\u00D6\\u00D8-\\u00F6\\u00F8-\\u02FF\\u0370-\\u037D\\u037F-\\u1FFF\\u200C\\u200D\\u2070-\\u218F\\u2C00-\\u2FEF\\u3001-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFFD';
 export const NCNAME = `[${NAME_START}][${NAME_START}0-9.\\u00B7\\u0300-\\u036F\\u203F\\u2040\\-]*`;
 
-/** Char (XML 1.0 §2.2). With the u flag a surrogate without its partner matches no range. */
+/** Anything but Char (XML 1.0 §2.2). With the u flag, that includes a lone surrogate. */
 const NOT_CHAR = /[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u;
 
 const PREDEFINED: ReadonlyMap<string, string> = new Map([
@@ -66,7 +66,7 @@ function referred(name: string): string {
   return String.fromCodePoint(code);
 }
 
-// The elements of a parsed RIM and how to look things up in them.
+// The elements of a parsed RIM, and lookups in them.
 
 export interface Attribute {
   readonly prefix: string;
@@ -138,7 +138,7 @@ const MAX_DEPTH = 16;
 const MAX_NAMESPACES = 32;
 
 const XMLNS_NAMESPACE = 'http://www.w3.org/2000/xmlns/';
-/** Absolute, as Canonical XML §1.3 wants it, and ASCII, so that it sorts the same in every encoding. */
+/** Absolute, as Canonical XML §1.3 requires, and ASCII, so that it sorts the same in every encoding. */
 const NAMESPACE_URI = /^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$/;
 
 const SPACE = '[ \\t\\n]';
@@ -216,7 +216,7 @@ class Parser {
     else if (/[^ \t\n]/.test(raw)) throw malformed('text outside of the root element');
   }
 
-  /** Canonical XML without comments drops them, and so does this, so that what is read is what was digested. */
+  /** Skips a comment, as Canonical XML without comments does, so that everything that is read was digested. */
   #comment(): void {
     const dashes = this.#text.indexOf('--', this.#at + 4);
     if (dashes < 0 || this.#text[dashes + 2] !== '>') throw malformed('a comment does not end, or holds --');

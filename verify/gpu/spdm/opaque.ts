@@ -3,7 +3,7 @@
 import { concat, equal, toHex, utf8 } from '../../common/bytes.ts';
 import { CheckFailure } from '../../policy/checks.ts';
 
-/** What is known of the field types; NVIDIA's verifiers name them so. Others are skipped. */
+/** The known field types, by the names of NVIDIA's verifiers. Others are skipped. */
 export const FIELD = {
   driverVersion: 3,
   vbiosVersion: 6,
@@ -43,9 +43,9 @@ export interface OpaqueData {
   readonly nvdec0Disabled: boolean | null;
   readonly protectedPcie: boolean | null;
   readonly passThrough: PassThrough | null;
-  /** On the NVLink fabric, as hex of the bytes: a switch's own id; on a GPU one for each of its links. topology.ts reads them. */
+  /** Ids on the NVLink fabric, as hex of the bytes: a switch's own; on a GPU one for each of its links. topology.ts reads them. */
   readonly fabricIds: readonly string[] | null;
-  /** Of the GPUs at a switch's ports. */
+  /** Ids of the GPUs at a switch's ports. */
   readonly gpuIds: readonly string[] | null;
   /** How often each measurement was extended. */
   readonly measurementCounts: readonly number[] | null;
@@ -159,7 +159,7 @@ function status(fields: Fields, type: number): boolean | null {
   return STATUS.get(value.length === 1 ? (value[0] ?? 0) : 0) ?? fail(type);
 }
 
-/** Before version 1 there is no such flag, whatever stands there. */
+/** The flag exists from version 1 on; before, a field of this type is ignored. */
 function passThrough(fields: Fields, version: number): PassThrough | null {
   if (version < 1 || !fields.has(FIELD.featureFlag)) return null;
   return PASS_THROUGH[number(fields, FIELD.featureFlag)] ?? fail(FIELD.featureFlag);
@@ -180,10 +180,10 @@ function vbiosVersion(fields: Fields): string | null {
 }
 
 const ID_BYTES = 8;
-/** What follows them in a switch's field says which port leads to which. */
+/** The number of ids in a switch's field. The bytes after them map ports to GPUs. */
 const GPU_IDS = 8;
 
-/** @param count how many there must be; as many as fill the field by default. */
+/** @param count the number of ids; by default as many as fill the field. */
 function ids(fields: Fields, type: number, count?: number): string[] | null {
   const value = fields.get(type)?.value;
   if (value === undefined) return null;

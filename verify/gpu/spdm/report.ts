@@ -1,5 +1,5 @@
 // Reads an attestation report: an SPDM 1.1 GET_MEASUREMENTS request and the signed MEASUREMENTS response (DMTF DSP0274 §10.11).
-// What it returns is not yet trusted: verifySignature below makes it so, under a leaf that verifyChain has made trusted.
+// A parsed report is not trusted until verifyReportSignature has verified it under a leaf whose chain verifyChain has verified.
 
 import { toHex } from '../../common/bytes.ts';
 import { CheckFailure } from '../../policy/checks.ts';
@@ -32,8 +32,8 @@ const DMTF = 0x01;
 const bad = (message: string) => new CheckFailure('report_malformed', message);
 
 /**
- * The signature stands at the offset that the lengths before it give, and ends the report: of the genuine reports known,
- * from drivers 535 to 590 and of switches, none has a byte after it, and what is not signed is not read.
+ * The signature is at the offset that the lengths before it give, and ends the report. No known genuine report, from drivers
+ * 535 to 590 or from switches, has a byte after it; such bytes would be unsigned, and are refused.
  * @throws {CheckFailure} report_malformed
  */
 export function parseReport(bytes: Uint8Array): Report {
@@ -82,7 +82,7 @@ function readBlocks(view: DataView, start: number, end: number, count: number): 
   return blocks;
 }
 
-/** Did the leaf's key sign this report? */
+/** Whether the leaf's key signed this report. */
 export function verifyReportSignature(report: Report, leaf: PublicKey): Promise<boolean> {
   return ecdsaVerifyRaw(leaf, 'SHA-384', report.signature, report.signed);
 }
