@@ -13,7 +13,7 @@ import { createBackend } from './backend/client.ts';
 import { createProbe } from './backend/probe.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
 import { type GatewayConfig, VERSION } from './config.ts';
-import type { Deps, Env, Handler, Middleware } from './http/context.ts';
+import type { Bindings, Deps, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
   bounded,
@@ -24,7 +24,7 @@ import {
   withinBudget,
   withoutBody,
 } from './http/middleware.ts';
-import type { Fetch } from './http/plain-path/connection.ts';
+import type { PlainRoutes } from './http/plain-path/connection.ts';
 import { Problem } from './http/problem.ts';
 import { pathOf } from './http/target.ts';
 import { loadKeys } from './keys/keys-file.ts';
@@ -46,7 +46,13 @@ import { createTelemetry, type Telemetry, type Tracer } from './telemetry/teleme
 import { auditLogOf } from './usage/audit-log.ts';
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 
-export function createApp(deps: Deps): Hono<Env> {
+interface Routes {
+  readonly app: Hono<Env>;
+  /** Two routes of `app`, which the plain path calls directly. */
+  readonly plain: PlainRoutes;
+}
+
+function createRoutes(deps: Deps): Routes {
   const app = new Hono<Env>({ getPath: pathOf });
   /** Serves requests that match no route of `app`. It is a separate router, so that a request to `app` matches a single route. */
   const rest = new Hono<Env>({ getPath: pathOf });
@@ -77,8 +83,11 @@ export function createApp(deps: Deps): Hono<Env> {
   on(app, 'GET', '/page/badge', open, page.badge);
   on(app, 'GET', '/page/assets/:asset', open, page.asset);
 
-  on(app, 'POST', '/v1/chat/completions', budgeted, generate('chat', deps));
-  on(app, 'POST', '/v1/completions', budgeted, generate('completion', deps));
+  const plain = {
+    '/v1/chat/completions': exchange('/v1/chat/completions', budgeted, generate('chat', deps)),
+    '/v1/completions': exchange('/v1/completions', budgeted, generate('completion', deps)),
+  };
+  for (const [path, route] of Object.entries(plain)) app.post(path, route);
   for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation']) {
     on(app, 'GET', path, [...api, withoutBody], attestationById(deps));
     on(rest, 'ALL', path, api, only('GET'));
@@ -99,7 +108,13 @@ export function createApp(deps: Deps): Hono<Env> {
   if (deps.sealing !== null) {
     on(app, 'GET', '/.well-known/ohttp-keys', open, sealingKeys(deps));
     on(rest, 'ALL', '/.well-known/ohttp-keys', open, only('GET'));
-    on(app, 'POST', '/ohttp', open, sealed(deps, deps.sealing, app.fetch as Fetch));
+    on(
+      app,
+      'POST',
+      '/ohttp',
+      open,
+      sealed(deps, deps.sealing, (request, bindings: Bindings) => app.fetch(request, bindings)),
+    );
     on(rest, 'ALL', '/ohttp', open, only('POST'));
   }
 
@@ -118,7 +133,7 @@ export function createApp(deps: Deps): Hono<Env> {
     routes.onError((error) => {
       throw error;
     });
-  return app;
+  return { app, plain };
 }
 
 /** Applies `middleware` only to a challenge, which costs signatures. Clients need the current session before they can seal an API key. */
@@ -134,8 +149,7 @@ function only(allow: string) {
 
 // Builds the gateway from a configuration, ready to serve.
 
-export interface BuiltApp {
-  readonly app: Hono<Env>;
+export interface BuiltApp extends Routes {
   /** From now on /health reports `draining`. */
   drain(): void;
   readonly telemetry: Telemetry;
@@ -193,7 +207,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms, Date.now);
   const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
   let draining = false;
-  const app = createApp({
+  const routes = createRoutes({
     config,
     backend,
     canary,
@@ -224,7 +238,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     running: () => telemetry.running,
   });
   return {
-    app,
+    ...routes,
     drain() {
       draining = true;
     },

@@ -70,8 +70,10 @@ export interface Env {
 }
 
 export type Context = HonoContext<Env>;
+/** The part of a context that admission and the generation routes use. The plain path calls them with it, without Hono. */
+export type ExchangeContext = Pick<Context, 'env'>;
 
 /** Runs before the handler of a route. @throws {Problem} which becomes the response. */
-export type Middleware = (c: Context) => void | Promise<void>;
+export type Middleware<C = Context> = (c: C) => void | Promise<void>;
 /** Serves a route. */
-export type Handler = (c: Context) => Response | Promise<Response>;
+export type Handler<C = Context> = (c: C) => Response | Promise<Response>;

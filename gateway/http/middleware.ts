@@ -8,7 +8,7 @@ import { type Allowance, addressOf } from '../limits/rates.ts';
 import { restOfDay_ms } from '../usage/usage.ts';
 import { MANY_BYTES } from './bytes.ts';
 import { linger } from './connections.ts';
-import type { Context, Deps, Handler, HttpBindings, Middleware } from './context.ts';
+import type { Context, Deps, ExchangeContext, Handler, HttpBindings, Middleware } from './context.ts';
 import { newId, type Outgoing, setCommonHeaders } from './outgoing.ts';
 import { asProblem, Problem } from './problem.ts';
 import { ClientGone } from './request.ts';
@@ -25,8 +25,8 @@ const PREFLIGHT = {
  * them too.
  */
 export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
-  return (route: string, middleware: readonly Middleware[], handler: Handler) =>
-    async (c: Context): Promise<Response> => {
+  return <C extends ExchangeContext>(route: string, middleware: readonly Middleware<C>[], handler: Handler<C>) =>
+    async (c: C): Promise<Response> => {
       const { incoming, outgoing } = c.env;
       const watch = telemetry.begin(incoming.headers);
       c.env.watch = watch;
@@ -49,7 +49,7 @@ export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
     };
 
   /** Turns every error into a response. */
-  function errorResponse(error: unknown, c: Context): Response {
+  function errorResponse(error: unknown, c: ExchangeContext): Response {
     const { outgoing } = c.env;
     if (error instanceof ClientGone || outgoing.destroyed) {
       c.env.outcome = { status: 499 };
@@ -67,7 +67,7 @@ export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
     const headers = { ...problem.headers, 'content-type': 'application/json' };
     const body = Buffer.from(JSON.stringify(problem.body));
     // Hono serves HEAD by the handler of GET, and sends that response itself.
-    if (c.env.incoming.method === 'HEAD') return c.body(body, problem.status as 400, headers);
+    if (c.env.incoming.method === 'HEAD') return new Response(body, { status: problem.status, headers });
     // Node's response is cheaper than a Fetch response: rejecting a request must cost less than serving one.
     outgoing.writeHead(problem.status, { ...headers, 'content-length': body.length });
     outgoing.end(body);
@@ -95,7 +95,7 @@ export function preflight(c: Context): Response {
 // counts a request once it has arrived.
 
 /** Finds the caller by the API key. */
-export function authenticated({ keys }: Deps): Middleware {
+export function authenticated({ keys }: Deps): Middleware<ExchangeContext> {
   return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers);
     c.env.caller = caller;
@@ -109,7 +109,7 @@ export const withoutBody: Middleware = (c) => c.env.permit.received();
 /**
  * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate or a shared limit applies.
  */
-export function bounded({ config, concurrency, rates }: Deps): Middleware {
+export function bounded({ config, concurrency, rates }: Deps): Middleware<ExchangeContext> {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
@@ -129,7 +129,7 @@ export function bounded({ config, concurrency, rates }: Deps): Middleware {
  * Rejects requests that may cost tokens once the key's daily budget is spent. Running requests may exceed the budget.
  * @throws {Problem} insufficient_quota
  */
-export function withinBudget({ config, book }: Deps): Middleware {
+export function withinBudget({ config, book }: Deps): Middleware<ExchangeContext> {
   return (c) => {
     const { caller, incoming, outgoing } = c.env;
     const limit = caller.limits.tokens_per_day ?? config.max_tokens_per_day_per_key;
@@ -185,7 +185,7 @@ function closeWithoutDraining({ incoming, outgoing }: HttpBindings): void {
 }
 
 /** Sets the rate limit headers that OpenAI's clients read. @throws {Problem} rate_limit_exceeded */
-function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, subject: string): void {
+function admit(c: ExchangeContext, { allowed, limit, remaining, reset_ms }: Allowance, subject: string): void {
   const { outgoing } = c.env;
   outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
   outgoing.setHeader('x-ratelimit-remaining-requests', String(remaining));
@@ -222,7 +222,7 @@ function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string,
 }
 
 /** CORS (Fetch §3.3). Rejects a page that is not allowed with 403 `origin_not_allowed`, before anything else is done. */
-export function origins({ config }: Deps): Middleware {
+export function origins({ config }: Deps): Middleware<ExchangeContext> {
   const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
   return (c) => {
     const { incoming, outgoing } = c.env;

@@ -5,7 +5,7 @@ import type { Headers, ResponseHead } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
-import type { Bindings, Context, Deps } from '../http/context.ts';
+import type { Bindings, Deps, ExchangeContext } from '../http/context.ts';
 import { SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
@@ -18,7 +18,7 @@ const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text
 
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, backend, offload } = deps;
-  return async (c: Context): Promise<Response> => {
+  return async (c: ExchangeContext): Promise<Response> => {
     const { attested, relayed } = await begin(c);
     c.env.outcome = await (attested ? settleTee(c.env, deps, relayed) : relayed);
     return RESPONSE_ALREADY_SENT;
@@ -28,7 +28,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
    * Sends the request to the backend. Only this function refers to the parsed request, so that without tee a long prompt is not kept during
    * the response.
    */
-  async function begin(c: Context): Promise<{ attested: boolean; relayed: Promise<Outcome> }> {
+  async function begin(c: ExchangeContext): Promise<{ attested: boolean; relayed: Promise<Outcome> }> {
     const { incoming, outgoing, permit, watch } = c.env;
     const reading = readBody(incoming, config.max_body_bytes, permit);
     if (reading instanceof Promise) offload.expect(Number(incoming.headers['content-length'] ?? 0));

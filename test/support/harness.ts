@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/config.ts';
-import { type Fetch, takeConnections } from '../../gateway/http/plain-path/connection.ts';
+import { takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import { createHttpServer } from '../../gateway/http/server.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';
@@ -49,7 +49,7 @@ export async function startGateway(env: Record<string, string>, log = SILENT): P
   const config = loadConfig({ PORT: '0', ...defaults, ...env });
   const built = buildApp(config, log);
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
-  const plainPath = takeConnections(server, built.app.fetch as Fetch, log);
+  const plainPath = takeConnections(server, built.plain, log);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

@@ -6,8 +6,8 @@ import type { Logger } from 'pino';
 import { where } from '../../../proto/log.ts';
 import { GrowingBuffer } from '../bytes.ts';
 import { interceptConnections, linger, schedule, Unserved } from '../connections.ts';
-import type { Bindings, HttpBindings } from '../context.ts';
-import { HeadCache, MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest } from './request.ts';
+import type { Bindings, ExchangeContext, HttpBindings } from '../context.ts';
+import { HeadCache, MAX_PLAIN_BYTES, type PlainRequest, type PlainTarget, Progress, readRequest } from './request.ts';
 import { PlainResponse } from './response.ts';
 
 interface PlainOptions {
@@ -227,11 +227,13 @@ export class PlainConnection {
   }
 }
 
-// Puts the plain path in front of Node's HTTP server: plain requests go straight to the app, all others to Node. It saves most of a
-// request's cost in Node; docs/performance.md has the figures.
+// Puts the plain path in front of Node's HTTP server: plain requests go straight to their routes, all others to Node and Hono. It saves most
+// of a request's cost in Node; docs/performance.md has the figures.
 
-/** Hono's `fetch`. */
-export type Fetch = (request: Request, env: Bindings) => Response | Promise<Response>;
+/** Serves a plain request, and writes the response itself. */
+type PlainRoute = (c: ExchangeContext) => Promise<unknown>;
+/** The two routes that take plain requests. */
+export type PlainRoutes = Readonly<Record<PlainTarget, PlainRoute>>;
 
 export interface PlainPath {
   /** Responses in progress. */
@@ -243,14 +245,14 @@ export interface PlainPath {
 }
 
 /** Takes every connection of `server`, and hands it back with all its bytes at the first request that is not plain. */
-export function takeConnections(server: Server, fetch: Fetch, log: Logger): PlainPath {
+export function takeConnections(server: Server, routes: PlainRoutes, log: Logger): PlainPath {
   const connections = new Map<Socket, PlainConnection>();
   interceptConnections(server, (socket, giveToNode) => {
     const forget = () => void connections.delete(socket);
     const connection = new PlainConnection(socket, {
       first_byte_ms: server.headersTimeout,
       keep_alive_ms: server.keepAliveTimeout,
-      serve: (request, response) => void serve(fetch, request, response, log),
+      serve: (request, response) => void serve(routes[request.url], request, response, log),
       handOver() {
         socket.off('close', forget);
         forget();
@@ -273,42 +275,14 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Plai
   };
 }
 
-async function serve(fetch: Fetch, request: PlainRequest, outgoing: PlainResponse, log: Logger): Promise<void> {
+async function serve(route: PlainRoute, incoming: PlainRequest, outgoing: PlainResponse, log: Logger): Promise<void> {
   try {
     // The middleware sets the other members.
-    const bindings: HttpBindings = { incoming: request, outgoing: outgoing };
-    const response = await fetch(new FetchRequest(request) as unknown as Request, bindings as Bindings);
-    if (outgoing.headersSent || outgoing.destroyed) return;
-    const body = Buffer.from(await response.arrayBuffer());
-    outgoing.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });
-    outgoing.end(body);
+    const bindings: HttpBindings = { incoming, outgoing };
+    await route({ env: bindings as Bindings });
   } catch (error) {
-    // The app handles its own errors. An error that gets here has no response, and the client must not wait for one.
+    // The route handles its own errors. An error that gets here has no response, and the client must not wait for one.
     log.error(where(error), 'internal error');
     outgoing.destroy();
-  }
-}
-
-/**
- * The three members of Fetch's Request that Hono reads on the two routes of the plain path. Another member would be undefined. The body is
- * read from {@link PlainRequest}.
- */
-class FetchRequest {
-  readonly method: string;
-  readonly #request: PlainRequest;
-  #headers: Headers | null = null;
-
-  constructor(request: PlainRequest) {
-    this.method = request.method;
-    this.#request = request;
-  }
-
-  get url(): string {
-    return `http://${this.#request.headers.host}${this.#request.url}`;
-  }
-
-  get headers(): Headers {
-    this.#headers ??= new Headers(this.#request.headers as Record<string, string>);
-    return this.#headers;
   }
 }

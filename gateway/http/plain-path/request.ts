@@ -1,4 +1,13 @@
-// Parses a whole request of the plain form. Every other request is left to Node's parser.
+// Parses a request of the plain form, which is this and nothing else (ABNF, RFC 5234; token as in RFC 9110 §5.6.2):
+//
+//   request = "POST " target " HTTP/1.1" CRLF 1*64( field CRLF ) CRLF body
+//   target  = "/v1/chat/completions" / "/v1/completions"
+//   field   = token ":" *%x20-7E         ; no tab, no octet beyond ASCII, no folding
+//   body    = as many octets as Content-Length says, and none after them
+//
+// No name occurs twice, whatever its case. Host is present and names a host. Content-Length is present and has one to six digits.
+// Connection is absent or "keep-alive". Transfer-Encoding, TE, Trailer, Upgrade, Expect, Keep-Alive, Proxy-Connection and HTTP2-Settings are
+// absent. The head has at most 16 KiB, the request at most 64 KiB. Every other request is left to Node's parser.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { SerializedHeaders } from '../outgoing.ts';
 import { isHost } from '../target.ts';
@@ -6,7 +15,7 @@ import { isHost } from '../target.ts';
 /** A request that has arrived with all of its body. */
 export interface PlainRequest {
   readonly method: 'POST';
-  readonly url: string;
+  readonly url: PlainTarget;
   /** Headers as in Node's IncomingMessage: names in lower case. No name occurs twice. */
   readonly headers: IncomingHttpHeaders;
   /** Values computed from the head without its length. The next request with the same head shares them. */
@@ -26,7 +35,7 @@ export type ReadResult = PlainRequest | 'incomplete' | 'other';
 /** Larger requests go to Node's parser, which has limits of size and time for them. */
 export const MAX_PLAIN_BYTES = 64 * 1024;
 const MAX_HEAD_BYTES = 16 * 1024;
-const MAX_HEADERS = 64;
+const MAX_FIELDS = 64;
 const MAX_CACHED_HEADS = 8;
 /** A larger head is not cached. */
 const MAX_CACHED_HEAD_BYTES = 2 * 1024;
@@ -35,9 +44,12 @@ const CRLF = '\r\n';
 const END = '\r\n\r\n';
 const END_BYTES = Buffer.from(END);
 
-const TARGETS = new Map(
-  ['/v1/chat/completions', '/v1/completions'].map((target) => [`POST ${target} HTTP/1.1`, target]),
-);
+export type PlainTarget = '/v1/chat/completions' | '/v1/completions';
+/** The targets by their request lines. */
+const TARGETS: ReadonlyMap<string, PlainTarget> = new Map([
+  ['POST /v1/chat/completions HTTP/1.1', '/v1/chat/completions'],
+  ['POST /v1/completions HTTP/1.1', '/v1/completions'],
+]);
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** HTTP also allows tabs and bytes beyond ASCII in a value; the plain form does not. */
 const VALUE = /^[\x20-\x7e]*$/;
@@ -53,11 +65,7 @@ const NOT_PLAIN = new Set([
   'http2-settings',
 ]);
 
-/**
- * Parses the plain form: one of two request lines; every line ends in CR LF and none is folded; names are tokens and none comes twice;
- * values are printable ASCII; one Host, one Content-Length of digits; nothing about coding, trailers or upgrades; and not a byte after the
- * body. `cache` belongs to the connection. A call with the `progress` of an incomplete request must bring the same bytes and more.
- */
+/** `cache` belongs to the connection. A call with the `progress` of an incomplete request must bring the same bytes and more. */
 export function readRequest(bytes: Buffer, cache = new HeadCache(), progress = new Progress()): ReadResult {
   if (bytes.length < progress.needed) return 'incomplete';
   const end = bytes.indexOf(END_BYTES, progress.searched);
@@ -79,7 +87,7 @@ export class Progress {
 }
 
 interface Head {
-  readonly url: string;
+  readonly url: PlainTarget;
   readonly headers: Readonly<Record<string, string>>;
   readonly made: Made;
 }
@@ -124,7 +132,7 @@ function parseHead(text: string): Head | null {
     const name = line.slice(0, colon).toLowerCase();
     const value = line.slice(colon + 1);
     if (colon < 1 || !NAME.test(name) || !VALUE.test(value) || NOT_PLAIN.has(name)) return null;
-    if (name in headers || count >= MAX_HEADERS) return null;
+    if (name in headers || count > MAX_FIELDS) return null;
     headers[name] = value.trim();
     from = to;
   }

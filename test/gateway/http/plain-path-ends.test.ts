@@ -7,7 +7,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Outgoing } from '../../../gateway/http/outgoing.ts';
-import { type PlainPath, takeConnections } from '../../../gateway/http/plain-path/connection.ts';
+import { type PlainPath, type PlainRoutes, takeConnections } from '../../../gateway/http/plain-path/connection.ts';
 import { writeCertificate } from '../../support/certificate.ts';
 import { eventually, SILENT, temporaryFolder } from '../../support/harness.ts';
 
@@ -37,16 +37,12 @@ const byNodeItself: RequestListener = (_message, response) => {
 
 async function listen(made: Server): Promise<void> {
   server = made;
-  plainPath = takeConnections(
-    server,
-    async (_request, { outgoing }) => {
-      responses.push(outgoing);
-      outgoing.writeHead(200, { 'content-length': 2 });
-      respond(outgoing);
-      return new Response(null);
-    },
-    SILENT,
-  );
+  const route: PlainRoutes[keyof PlainRoutes] = async ({ env: { outgoing } }) => {
+    responses.push(outgoing);
+    outgoing.writeHead(200, { 'content-length': 2 });
+    respond(outgoing);
+  };
+  plainPath = takeConnections(server, { '/v1/chat/completions': route, '/v1/completions': route }, SILENT);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
 }
 

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Bindings } from '../../../gateway/http/context.ts';
-import { type PlainPath, takeConnections } from '../../../gateway/http/plain-path/connection.ts';
+import { type PlainPath, type PlainRoutes, takeConnections } from '../../../gateway/http/plain-path/connection.ts';
 import { MAX_PLAIN_BYTES, readRequest } from '../../../gateway/http/plain-path/request.ts';
 import { eventually, SILENT } from '../../support/harness.ts';
 
@@ -23,6 +23,13 @@ describe('a plain request', () => {
       headers: { host: 'a:80', 'x-tee': '1', 'content-length': String(LENGTH) },
     });
     expect(typeof request === 'object' && request.body.toString()).toBe(BODY);
+  });
+
+  it('has 64 headers at most', () => {
+    const fields = Array.from({ length: 62 }, (_, i) => `X${i}: a`);
+    const lines = ['POST /v1/completions HTTP/1.1', 'Host: a', `Content-Length: ${LENGTH}`, ...fields];
+    expect(readRequest(Buffer.from(head(...lines) + BODY))).toMatchObject({ url: '/v1/completions' });
+    expect(readRequest(Buffer.from(head(...lines, 'Y: a') + BODY))).toBe('other');
   });
 
   it('is incomplete at every cut', () => {
@@ -47,6 +54,13 @@ describe('a plain request', () => {
     ['a list of lengths', head(chat, 'Host: a', 'Content-Length: 5, 5') + BODY],
     ['a transfer coding', head(chat, 'Host: a', length, 'Transfer-Encoding: chunked') + BODY],
     ['a transfer coding in disguise', head(chat, 'Host: a', length, 'Transfer-Encoding : chunked') + BODY],
+    ['a length of seven digits', head(chat, 'Host: a', 'Content-Length: 1000000')],
+    ['a host that is none', head(chat, 'Host: a/b', length) + BODY],
+    ['a word about transfer codings', head(chat, 'Host: a', length, 'TE: trailers') + BODY],
+    ['trailers', head(chat, 'Host: a', length, 'Trailer: x') + BODY],
+    ['a keep-alive header', head(chat, 'Host: a', length, 'Keep-Alive: timeout=5') + BODY],
+    ['a header for proxies', head(chat, 'Host: a', length, 'Proxy-Connection: keep-alive') + BODY],
+    ['settings of HTTP/2', head(chat, 'Host: a', length, 'HTTP2-Settings: AAA') + BODY],
     ['an expectation', head(chat, 'Host: a', length, 'Expect: 100-continue') + BODY],
     ['an upgrade', head(chat, 'Host: a', length, 'Connection: upgrade', 'Upgrade: h2c') + BODY],
     ['a connection that is to close', head(chat, 'Host: a', length, 'Connection: close') + BODY],
@@ -160,18 +174,13 @@ describe('a connection', () => {
           response.end('by node');
         });
     });
-    plainPath = takeConnections(
-      server,
-      async (_request, env) => {
-        if (respond !== null) {
-          respond(env);
-          return new Response(null);
-        }
-        const body = 'body' in env.incoming ? env.incoming.body.toString() : '';
-        return new Response(`by the plain path: ${body}`, { status: 201, headers: { 'x-a': 'b' } });
-      },
-      SILENT,
-    );
+    const route: PlainRoutes[keyof PlainRoutes] = async ({ env }) => {
+      if (respond !== null) return respond(env);
+      const body = 'body' in env.incoming ? env.incoming.body.toString() : '';
+      env.outgoing.writeHead(201, { 'x-a': 'b' });
+      env.outgoing.end(`by the plain path: ${body}`);
+    };
+    plainPath = takeConnections(server, { '/v1/chat/completions': route, '/v1/completions': route }, SILENT);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     received = '';
     socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
