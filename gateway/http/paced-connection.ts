@@ -108,7 +108,7 @@ export class PacedConnection extends Duplex {
     this.#waiting.push({ incoming, outgoing, serve, last });
     if (last) {
       this.#stopFeeding();
-      outgoing.shouldKeepAlive = false;
+      outgoing.setHeader('connection', 'close');
     }
     if (this.#current === null && !this.#nextScheduled) this.#serve();
   }
@@ -134,7 +134,7 @@ export class PacedConnection extends Duplex {
   endWithUnlessBusy(sendFinalResponse: () => void): void {
     const last = this.#waiting.at(-1) ?? this.#current;
     if (!last?.incoming.complete) return this.endWith(sendFinalResponse);
-    last.outgoing.shouldKeepAlive = false;
+    if (!last.outgoing.headersSent) last.outgoing.setHeader('connection', 'close');
     this.endWith(() => linger(this));
   }
 

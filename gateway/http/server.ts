@@ -68,7 +68,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
     // Upgrades are not served, and Node reads nothing after such a request, perhaps not even its body.
-    if (incoming.headers.upgrade !== undefined) outgoing.shouldKeepAlive = false;
+    if (incoming.headers.upgrade !== undefined) outgoing.setHeader('connection', 'close');
     const serve = () => {
       if (expecting.has(incoming)) outgoing.writeContinue();
       void route(incoming, outgoing);
@@ -202,9 +202,9 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
   let draining = false;
 
   function closeAfter(outgoing: ServerResponse): void {
-    outgoing.shouldKeepAlive = false;
-    // The headers may have been sent, with a promise to keep the connection open.
+    // Headers that are sent may promise to keep the connection open.
     if (outgoing.headersSent) outgoing.once('finish', () => outgoing.req.socket.end());
+    else outgoing.setHeader('connection', 'close');
   }
 
   server.prependListener('request', (_incoming: IncomingMessage, outgoing: ServerResponse) => {
