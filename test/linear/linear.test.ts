@@ -27,8 +27,8 @@ const EXEMPT: Readonly<Record<string, string>> = {
     'what a sidecar says, frames.ts, sidecar-link.ts and report-check.ts read',
   'gateway/attestation/{store-connection,store-memory,store-shared}.ts': 'keep bytes by an id of bounded length',
   'gateway/backend/canary.ts': 'an answer of 1 MiB at most to one question of ours',
-  'gateway/backend/probe.ts': 'looks at the status of a response alone',
-  'gateway/backend/{backends,backends-file}.ts': "an operator's file of 1 MiB at most, and whose turn it is",
+  'gateway/backend/{backends,backends-file,replica}.ts':
+    "an operator's file of 1 MiB at most, whose turn it is, and who is up",
   'gateway/cluster/*.ts': 'messages of our own processes',
   'gateway/http/{connections,context,middleware,outgoing}.ts': 'they count requests and hand them on',
   'gateway/http/document.ts': 'our own documents; two headers are looked at once',

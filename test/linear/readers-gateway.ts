@@ -10,7 +10,7 @@ import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.t
 import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
-import { modelsIn } from '../../gateway/backend/replica.ts';
+import { modelsIn } from '../../gateway/backend/probe.ts';
 import { HeadCache, ResponseBody } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
@@ -296,7 +296,7 @@ export const gatewayReaders: readonly Reader[] = [
     7,
     Number.POSITIVE_INFINITY,
   ]),
-  reader('gateway/backend/replica: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
+  reader('gateway/backend/probe: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
   reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
   ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
   ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
