@@ -1,6 +1,6 @@
 // Parses a backend's response from its bytes, and limits it. First its head (RFC 9112 §4–6): ambiguous heads are rejected.
 import { LRUCache } from 'lru-cache';
-import { indexOfByte } from '../http/bytes.ts';
+import { EMPTY, indexOfByte } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import type { ResponseHead } from './backend.ts';
 import { BackendFault } from './errors.ts';
@@ -125,7 +125,6 @@ const LF = 10;
 const MAX_LINE_BYTES = 4 * 1024;
 const MAX_TRAILER_BYTES = 16 * 1024;
 const MAX_PLAIN_DIGITS = 5;
-const EMPTY = Buffer.alloc(0);
 
 type State = 'size' | 'data' | 'data_end' | 'trailer';
 
