@@ -18,6 +18,7 @@ import {
   type ToSidecar,
 } from '../../proto/frames.ts';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
+import { bufferOf } from '../http/bytes.ts';
 
 /** Limit for a frame from the sidecar. The evidence of 64 devices and a token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
@@ -142,8 +143,6 @@ function parseBinary(frame: Buffer): AttestedFrame | null {
     return null;
   }
 }
-
-const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => Buffer.from(buffer, byteOffset, byteLength);
 
 /** @throws {Error} unless head and leaves match the protocol. */
 function parseBatch(head: unknown, payload: Uint8Array): AttestedFrame | null {

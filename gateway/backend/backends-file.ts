@@ -69,10 +69,9 @@ function parseBackends(text: string): z.output<typeof fileSchema> {
   let value: unknown;
   try {
     value = JSON.parse(text.replace(/^\uFEFF/, ''));
-  } catch (error) {
-    // The rest of the message quotes the file.
-    const place = /\(line \d+ column \d+\)/.exec((error as Error).message)?.[0];
-    throw new BackendsFileError(`is not JSON${place === undefined ? '' : ` ${place}`}`);
+  } catch {
+    // The parser's message quotes the file.
+    throw new BackendsFileError('is not JSON');
   }
   const parsed = fileSchema.safeParse(value);
   if (!parsed.success) throw new BackendsFileError(messageOf(parsed.error.issues[0] as z.core.$ZodIssue));

@@ -4,13 +4,13 @@ import type { Logger } from 'pino';
 import * as z from 'zod';
 import { ANY_TEXT } from '../config.ts';
 import { asProblem } from '../http/problem.ts';
-import type { Backend, BackendRequest, Canary, CanaryResult } from './backend.ts';
+import type { Backend, Canary, CanaryResult } from './backend.ts';
+import { collect } from './probe.ts';
 
 const QUESTION = 'What is the capital of France? Answer with its name only.';
 /** Enough for a model that reasons before it writes the name. */
 const MAX_TOKENS = 256;
-const ANSWER_MS = 60_000;
-const MAX_ANSWER_BYTES = 1024 * 1024;
+const LIMITS = { max_bytes: 1024 * 1024, timeout_ms: 60_000 };
 /** The interval while the backend loads its model. A backend that rejects the question, such as one for embeddings, has the usual one. */
 const RETRY_MS = 5_000;
 const LOADING = /^(backend_\w+|http_5\d\d|timeout)$/;
@@ -101,21 +101,16 @@ async function testAll(backends: readonly CanaryTarget[], key: string | null, ex
 async function testBackend(backend: CanaryTarget, key: string | null, expected: string): Promise<CanaryResult> {
   const headers: Record<string, string> = { accept: 'application/json', 'content-type': 'application/json' };
   if (key !== null) headers.authorization = `Bearer ${key}`;
-  const fetchJson = (method: string, path: string, body: string | null) =>
-    bodyOf(backend, { method, path, headers, body, repeatable: true, owner: null });
   try {
-    const models = modelsSchema.safeParse(await fetchJson('GET', '/models', null));
+    const models = modelsSchema.safeParse(await fetchJson(backend, { path: '/models', headers, body: null }));
     if (!models.success) throw new Unavailable('no_model');
     const model = models.data.data.find(({ id }) => backend.serves?.(id) ?? true)?.id;
     if (model === undefined) throw new Unavailable('no_model');
-    const question = JSON.stringify({
-      model,
-      messages: [{ role: 'user', content: QUESTION }],
-      temperature: 0,
-      max_tokens: MAX_TOKENS,
-    });
-    const first = answerOf(await fetchJson('POST', '/chat/completions', question));
-    const second = answerOf(await fetchJson('POST', '/chat/completions', question));
+    const messages = [{ role: 'user', content: QUESTION }];
+    const body = JSON.stringify({ model, messages, temperature: 0, max_tokens: MAX_TOKENS });
+    const question = { path: '/chat/completions', headers, body };
+    const first = answerOf(await fetchJson(backend, question));
+    const second = answerOf(await fetchJson(backend, question));
     for (const { text, cut } of [first, second]) {
       const reason = faultIn(text, expected);
       // Reasoning that was cut off may not have reached the name.
@@ -159,35 +154,14 @@ function answerOf(value: unknown): { readonly text: string; readonly cut: boolea
   };
 }
 
-/** @throws {Unavailable} */
-function bodyOf(backend: CanaryTarget, request: BackendRequest): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    const giveUp = (reason: string) => {
-      clearTimeout(timer);
-      call.cancel();
-      reject(new Unavailable(reason));
-    };
-    const call = backend.call(request, {
-      head({ status }) {
-        if (status !== 200) giveUp(`http_${status}`);
-      },
-      data(chunk) {
-        bytes += chunk.length;
-        chunks.push(chunk);
-        if (bytes > MAX_ANSWER_BYTES) giveUp('no_answer');
-      },
-      end() {
-        clearTimeout(timer);
-        try {
-          resolve(JSON.parse(Buffer.concat(chunks).toString('utf8')));
-        } catch {
-          reject(new Unavailable('no_answer'));
-        }
-      },
-      fail: ({ code }) => giveUp(code),
-    });
-    const timer = setTimeout(() => giveUp('timeout'), ANSWER_MS);
-  });
+/** Posts the body, or gets the path without one. @throws {Unavailable} */
+async function fetchJson(backend: CanaryTarget, request: Parameters<typeof collect>[1]): Promise<unknown> {
+  const { status, body, fault } = await collect(backend, request, LIMITS);
+  if (fault !== null) throw new Unavailable(fault === 'timeout' ? fault : fault.code);
+  if (status !== 200) throw new Unavailable(`http_${status}`);
+  try {
+    return JSON.parse(body?.toString('utf8') ?? '');
+  } catch {
+    throw new Unavailable('no_answer');
+  }
 }

@@ -4,7 +4,8 @@ import { connect as connectTls } from 'node:tls';
 import { GrowingBuffer } from '../http/bytes.ts';
 import { writeBatch } from '../http/outgoing.ts';
 import type { Owner } from '../keys/keys.ts';
-import { BackendFault, type ResponseHandler } from './backend.ts';
+import type { ResponseHandler } from './backend.ts';
+import { BackendFault } from './errors.ts';
 import { type HeadCache, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
 
 const timedOut = () => new BackendFault('timeout', 'silent for too long');

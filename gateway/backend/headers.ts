@@ -5,7 +5,7 @@ import { Problem } from '../http/problem.ts';
 import { keyIn } from '../keys/keys.ts';
 import type { BackendRequest, Headers } from './backend.ts';
 
-const HOP_BY_HOP = [
+export const HOP_BY_HOP = [
   'connection',
   'keep-alive',
   'proxy-authenticate',

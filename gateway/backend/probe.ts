@@ -1,7 +1,84 @@
-// Probes whether the backend is up, for /health and the page.
-import type { Backend, Backends, BackendsHealth } from './backend.ts';
+// Requests of the gateway's own to a backend, above all for its list of models, which shows that it is up.
+import * as z from 'zod';
+import { Problem } from '../http/problem.ts';
+import type { Backend, Backends, BackendsHealth, Headers, Model } from './backend.ts';
 
-const PROBE_TIMEOUT_MS = 2_000;
+interface OwnRequest {
+  readonly path: string;
+  readonly headers: Headers;
+  /** null: a GET. Otherwise a POST. */
+  readonly body: string | null;
+}
+
+interface Limits {
+  /** 0: the body is not read. */
+  readonly max_bytes: number;
+  readonly timeout_ms: number;
+}
+
+/** The response as far as it arrived. */
+interface Collected {
+  /** null: no head arrived. */
+  readonly status: number | null;
+  /** The whole body of a 200 within the limit; null otherwise. */
+  readonly body: Buffer | null;
+  /** The fault that ended the call; null: a response ended it, or its limit in bytes. */
+  readonly fault: Problem | 'timeout' | null;
+}
+
+/** Calls the backend and collects the body of a 200. @throws {Problem} where the call cannot be made. */
+export function collect(
+  backend: Pick<Backend, 'call'>,
+  request: OwnRequest,
+  { max_bytes, timeout_ms }: Limits,
+): Promise<Collected> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    let status: number | null = null;
+    const finish = (body: Buffer | null, fault: Collected['fault'] = null) => {
+      clearTimeout(timer);
+      call.cancel();
+      resolve({ status, body, fault });
+    };
+    const method = request.body === null ? 'GET' : 'POST';
+    const call = backend.call(
+      { ...request, method, repeatable: true, owner: null },
+      {
+        head(head) {
+          status = head.status;
+          if (status !== 200 || max_bytes === 0) finish(null);
+        },
+        data(chunk) {
+          bytes += chunk.length;
+          chunks.push(chunk);
+          if (bytes > max_bytes) finish(null);
+        },
+        end: () => finish(Buffer.concat(chunks)),
+        fail: (problem) => finish(null, problem),
+      },
+    );
+    const timer = setTimeout(() => finish(null, 'timeout'), timeout_ms).unref();
+  });
+}
+
+export const modelListSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
+
+/** Returns null for a body that is no list. */
+export function modelsIn(body: Buffer): readonly Model[] | null {
+  try {
+    return modelListSchema.parse(JSON.parse(body.toString('utf8'))).data.map((model) => ({
+      id: model.id,
+      json: JSON.stringify(model),
+    }));
+  } catch {
+    return null;
+  }
+}
+
+// Whether the backend is up, for /health and the page.
+
+const PROBE = { max_bytes: 0, timeout_ms: 2_000 };
 /** Probes within this time share one result, so that health checks put no load on the backend. */
 const PROBE_CACHE_MS = 1_000;
 
@@ -21,27 +98,13 @@ export function createProbe({ backends, backend, config }: ProbeOptions): Backen
 }
 
 /** The backend is up when it responds to a request for its models, even with a 401 or a 404. */
-function probeBackend(backend: Backend, apiKey: string | null): Promise<BackendHealth> {
-  return new Promise((resolve) => {
-    const headers: Record<string, string> = { accept: 'application/json' };
-    if (apiKey !== null) headers.authorization = `Bearer ${apiKey}`;
-    const finish = (result: BackendHealth) => {
-      clearTimeout(timer);
-      call.cancel();
-      resolve(result);
-    };
-    const call = backend.call(
-      { method: 'GET', path: '/models', headers, body: null, repeatable: true, owner: null },
-      {
-        head: ({ status }) =>
-          finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),
-        data: () => {},
-        end: () => {},
-        fail: (problem) => finish({ status: 'down', code: problem.code }),
-      },
-    );
-    const timer = setTimeout(() => finish({ status: 'down', code: 'backend_timeout' }), PROBE_TIMEOUT_MS);
-  });
+async function probeBackend(backend: Backend, apiKey: string | null): Promise<BackendHealth> {
+  const headers: Headers = { accept: 'application/json' };
+  if (apiKey !== null) headers.authorization = `Bearer ${apiKey}`;
+  const { status, fault } = await collect(backend, { path: '/models', headers, body: null }, PROBE);
+  if (fault instanceof Problem) return { status: 'down', code: fault.code };
+  if (status === null) return { status: 'down', code: 'backend_timeout' };
+  return status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' };
 }
 
 function cached<T>(make: () => Promise<T>): () => Promise<T> {

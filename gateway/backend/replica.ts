@@ -1,26 +1,23 @@
 // One of several backends: its client with its key, and its state, up or down, which its connections and probes show.
 import type { Logger } from 'pino';
-import * as z from 'zod';
 import type { GatewayConfig } from '../config.ts';
 import { SerializedHeaders } from '../http/outgoing.ts';
-import type { Problem } from '../http/problem.ts';
+import { Problem } from '../http/problem.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import type { BackendCall, BackendName, BackendRequest, Headers, Model, ResponseHandler } from './backend.ts';
 import type { BackendEntry } from './backends-file.ts';
 import { type Client, createBackend } from './client.ts';
+import { collect, modelsIn } from './probe.ts';
 
 /** How often a backend that is up is probed. */
 const PROBE_MS = 5_000;
-const PROBE_TIMEOUT_MS = 5_000;
+const PROBE = { max_bytes: 1024 * 1024, timeout_ms: 5_000 };
 /** Probes within this time share one request. */
 const PROBE_CACHE_MS = 1_000;
 /** The wait before a backend that is down is probed again. */
 const BACKOFF = { min_ms: 1_000, max_ms: 10_000 };
 /** After this time up, a backend's backoff begins again at the shortest wait. */
 const STEADY_MS = 30_000;
-const MAX_LIST_BYTES = 1024 * 1024;
-
-const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
 
 interface Probe {
   /** null: up. */
@@ -93,38 +90,13 @@ export class Replica implements BackendName {
     return this.#probe;
   }
 
-  #requestModels(): Promise<Probe> {
-    return new Promise((resolve) => {
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      let error: string | null = 'backend_timeout';
-      const finish = (models: readonly Model[] | null) => {
-        clearTimeout(timer);
-        call.cancel();
-        resolve({ error, models });
-      };
-      const request = { method: 'GET', path: '/models', body: null, repeatable: true, owner: null };
-      const call = this.call(
-        { ...request, headers: { accept: 'application/json', 'accept-encoding': 'identity' } },
-        {
-          head: ({ status }) => {
-            error = status < 500 ? null : `http_${status}`;
-            if (status !== 200) finish(null);
-          },
-          data: (chunk) => {
-            bytes += chunk.length;
-            chunks.push(chunk);
-            if (bytes > MAX_LIST_BYTES) finish(null);
-          },
-          end: () => finish(modelsIn(Buffer.concat(chunks))),
-          fail: (problem) => {
-            error = reasonOf(problem);
-            finish(null);
-          },
-        },
-      );
-      const timer = setTimeout(() => finish(null), PROBE_TIMEOUT_MS).unref();
-    });
+  async #requestModels(): Promise<Probe> {
+    const headers = { accept: 'application/json', 'accept-encoding': 'identity' };
+    const { status, body, fault } = await collect(this, { path: '/models', headers, body: null }, PROBE);
+    const models = body === null ? null : modelsIn(body);
+    if (fault instanceof Problem) return { error: reasonOf(fault), models };
+    if (status === null) return { error: 'backend_timeout', models };
+    return { error: status < 500 ? null : `http_${status}`, models };
   }
 
   #schedule(): void {
@@ -172,16 +144,4 @@ export class Replica implements BackendName {
 export function reasonOf({ cause, code }: Problem): string {
   const system = (cause as NodeJS.ErrnoException | undefined)?.code;
   return typeof system === 'string' ? system : code;
-}
-
-/** Returns null for a body that is no list. */
-export function modelsIn(body: Buffer): readonly Model[] | null {
-  try {
-    return listSchema.parse(JSON.parse(body.toString('utf8'))).data.map((model) => ({
-      id: model.id,
-      json: JSON.stringify(model),
-    }));
-  } catch {
-    return null;
-  }
 }

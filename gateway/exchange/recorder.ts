@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/kept-numbers.ts';
 import { EVENT_END, EVENT_START, type EventReader, isDone, PayloadReader, writeEvents } from '../../proto/sse.ts';
-import { errorOf } from '../backend/backend.ts';
+import { errorOf } from '../backend/errors.ts';
 import { ByteTemplate, LineHash, MANY_BYTES } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';

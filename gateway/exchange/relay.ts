@@ -3,15 +3,15 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { StreamForm } from '../../proto/events.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
-import {
-  type Backend,
-  type BackendCall,
-  type BackendName,
-  type BackendRequest,
-  type ResponseHandler,
-  type ResponseHead,
-  rewriteError,
+import type {
+  Backend,
+  BackendCall,
+  BackendName,
+  BackendRequest,
+  ResponseHandler,
+  ResponseHead,
 } from '../backend/backend.ts';
+import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { type Outgoing, type SharedHeaders, share } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';

@@ -128,7 +128,7 @@ export function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer
   return Buffer.from(buffer, byteOffset, byteLength);
 }
 
-/** Replaces bytes that are no longer needed. */
+/** No bytes. It also replaces bytes that are no longer needed. */
 export const EMPTY = Buffer.alloc(0);
 
 // SHA-256 over lines, each followed by a line feed. Small lines are buffered, because a call of `update` costs more than hashing them.

@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
-import { ChunkBuffer } from './bytes.ts';
+import { ChunkBuffer, EMPTY } from './bytes.ts';
 import type { PlainRequest } from './plain-path/request.ts';
 import { Problem } from './problem.ts';
 
@@ -35,8 +35,6 @@ export interface BodyLimits {
 }
 
 const UNLIMITED: BodyLimits = { hold: () => {}, received: () => {} };
-
-const EMPTY = Buffer.alloc(0);
 
 /**
  * Reads the whole body. Call it once, because the body is not kept. It returns no promise where the body has already arrived.

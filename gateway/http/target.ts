@@ -1,4 +1,7 @@
-// The request target (RFC 9112 §3.2): turns every form that a client may send into the one that routes know.
+// The method, and the request target (RFC 9112 §3.2): turns every form that a client may send into the one that routes know.
+
+/** The methods of RFC 9110 §9 and RFC 5789 that a client may send. */
+export const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
  * Returns the target as a path that begins with a slash, query included; null where it is not valid.

@@ -1,10 +1,9 @@
 // Passes every other /v1 route through to the backend: models, responses, messages, embeddings and others. With tee, attests the response
 // to a JSON object where it is JSON or a stream of a known form.
-
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import * as z from 'zod';
 import type { Model, ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
+import { modelListSchema } from '../backend/probe.ts';
 import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import { isProvable, openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
 import type { Context, Deps } from '../http/context.ts';
@@ -16,7 +15,6 @@ import type { Operation } from '../telemetry/telemetry.ts';
 // GET /v1/models for a key that is restricted to some models: the backend's list without all others.
 
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
-const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
 
 export function modelsDelivery(
   head: ResponseHead,
@@ -50,7 +48,7 @@ export function modelsDelivery(
 /** Returns null for a body that is no list, or is nested too deeply to be serialized. */
 function listOf(text: string, models: ReadonlySet<string>): string | null {
   try {
-    const list = listSchema.parse(JSON.parse(text));
+    const list = modelListSchema.parse(JSON.parse(text));
     return JSON.stringify({ ...list, data: list.data.filter(({ id }) => models.has(id)) });
   } catch {
     return null;

@@ -2,8 +2,9 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { type Message, type RequestHead, SealedError } from '../../sealed/index.ts';
+import { HOP_BY_HOP } from '../backend/headers.ts';
 import { Problem } from '../http/problem.ts';
-import { decodedPath, isHost } from '../http/target.ts';
+import { decodedPath, isHost, METHODS } from '../http/target.ts';
 
 /** The bytes of a request as they arrive. It reads on demand, and never closes the connection, which the response still needs. */
 export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
@@ -120,12 +121,9 @@ export function problemOf(error: unknown): Error {
     : new Problem('sealed_malformed', error.message);
 }
 
-/** Hop-by-hop fields (RFC 9110 §7.6.1), which have no meaning inside a sealed message. */
-const HOP_BY_HOP = new Set([
-  ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
-]);
+/** Fields that have no meaning inside a sealed message. */
+const WITHHELD = new Set([...HOP_BY_HOP, 'expect']);
 const ONCE = new Set(['authorization', 'x-api-key', 'content-length', 'content-type', 'date', 'host']);
-const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 /** The characters that Node's parser allows. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 const VERIFY_PATH = '/~sev_gpu@1.0/verify';
@@ -139,7 +137,7 @@ export function headOf({ method, authority, path, fields }: RequestHead): Opened
   if (!METHODS.has(method)) throw new Problem('method_not_allowed', 'This method is not served here.');
   const headers: Record<string, string> = {};
   for (const [name, value] of fields) {
-    if (HOP_BY_HOP.has(name)) continue;
+    if (WITHHELD.has(name)) continue;
     if (!FIELD_VALUE.test(value))
       throw new Problem('invalid_request', 'A header has a value that HTTP does not allow.');
     const before = headers[name];

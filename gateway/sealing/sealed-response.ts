@@ -13,10 +13,11 @@ import {
   writeEnd,
   writeResponseHead,
 } from '../../sealed/index.ts';
+import { HOP_BY_HOP } from '../backend/headers.ts';
 import type { Outgoing, OutgoingEvent, SharedHeaders } from '../http/outgoing.ts';
 
-/** Hop-by-hop headers, which have no meaning inside a sealed message. */
-const WITHHELD = new Set(['connection', 'keep-alive', 'transfer-encoding']);
+/** These have no meaning inside a sealed message. */
+const WITHHELD = new Set(HOP_BY_HOP);
 /** `incremental` asks intermediaries to forward chunks as they arrive (draft-ietf-httpbis-incremental). */
 const OUTER_HEADERS = { 'content-type': RESPONSE_MEDIA_TYPE, incremental: '?1' };
 

@@ -5,6 +5,7 @@ import { Registry } from 'prom-client';
 import type { Phases } from '../../proto/frames.ts';
 import type { BackendName, Headers } from '../backend/backend.ts';
 import type { Problem } from '../http/problem.ts';
+import { METHODS } from '../http/target.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
 import { type Accounted, createAccounting, type Signed } from '../usage/accounting.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
@@ -145,7 +146,6 @@ export const PROVIDER = 'countersign';
 /** Backend statuses that are reported exactly. The others are reported by class: `http_4xx`. */
 const STATUSES = new Set([400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504]);
 
-const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 export const CLIENT_LEFT = 499;
 
 function exchangeEndOf(

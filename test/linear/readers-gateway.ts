@@ -6,12 +6,12 @@ import type { Socket } from 'node:net';
 import net from 'node:net';
 import type { Attestor } from '../../gateway/attestation/interfaces.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
-import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.ts';
-import { ResponseMeter } from '../../gateway/backend/client.ts';
+import type { ResponseHead } from '../../gateway/backend/backend.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
+import { rewriteError } from '../../gateway/backend/errors.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
-import { modelsIn } from '../../gateway/backend/replica.ts';
-import { HeadCache, ResponseBody } from '../../gateway/backend/response.ts';
+import { modelsIn } from '../../gateway/backend/probe.ts';
+import { HeadCache, ResponseBody, ResponseMeter } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
   type Delivery,
@@ -296,9 +296,9 @@ export const gatewayReaders: readonly Reader[] = [
     7,
     Number.POSITIVE_INFINITY,
   ]),
-  reader('gateway/backend/replica: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
-  reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
+  reader('gateway/backend/probe: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
+  reader('gateway/backend/errors: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
+  ...inChunks('gateway/backend/response: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
   ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
   reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
   ...inChunks('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {

@@ -50,8 +50,8 @@ describe('a file that cannot be used', () => {
   const BAD_URL = 'must be an http or https URL such as http://127.0.0.1:8000/v1';
 
   it.each([
-    ['no text', '', /^is not JSON$/],
-    ['no JSON', `{\n  "backends": [${SECRET}]\n}`, /^is not JSON(?: \(line 2 column 16\))?$/],
+    ['no text', '', 'is not JSON'],
+    ['no JSON', `{\n  "backends": [${SECRET}]\n}`, 'is not JSON'],
     ['another list', '[]', 'must be a JSON object'],
     ['no list', {}, LIST],
     ['an empty list', { backends: [] }, LIST],
@@ -116,8 +116,7 @@ describe('a file that cannot be used', () => {
       }
     })();
     expect(thrown).toBeInstanceOf(ConfigError);
-    if (typeof message === 'string') expect(text(thrown)).toBe(`BACKENDS_FILE ${message}`);
-    else expect(text(thrown).replace(/^BACKENDS_FILE /, '')).toMatch(message);
+    expect(text(thrown)).toBe(`BACKENDS_FILE ${message}`);
     expect(text(thrown)).not.toContain(SECRET);
   });
 

@@ -143,7 +143,7 @@ describe('the canary', () => {
       await look(answer('{"error":{}}', status), { CANARY_INTERVAL_MS: '60000' });
       expect(canary.result).toMatchObject({ state: 'unavailable', reason: `http_${status}` });
       // The client's own timers are of other lengths, and so is the wait of this test.
-      expect(timers.mock.calls.filter(([callback]) => callback.name === 'look').map(([, ms]) => ms)).toEqual([
+      expect(timers.mock.calls.filter(([callback]) => callback.name === 'test').map(([, ms]) => ms)).toEqual([
         0,
         wait_ms,
       ]);
