@@ -1,6 +1,6 @@
 // Decides which headers cross the gateway, in each direction. Hop-by-hop headers never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
-import { SerializedHeaders } from '../http/outgoing.ts';
+import { fieldLines, SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import { keyIn } from '../keys/keys.ts';
 import type { BackendRequest, Headers } from './backend.ts';
@@ -158,7 +158,6 @@ function connectionListed(connection: string | undefined): Set<string> | null {
 // Serializes a request for the backend: its head, and its body in the same buffer when the body is small.
 
 const INVALID_IN_PATH = /[^\x21-\x7e\x80-\xff]/;
-const INVALID_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const LENGTH = 'content-length: ';
 const END = '\r\n\r\n';
 /** Up to this size, copying costs less than a second buffer in the write. */
@@ -205,16 +204,9 @@ const linesOf = (headers: Headers | SerializedHeaders): string =>
 
 /** Writes one line for each value. @throws {Problem} invalid_request for a value that HTTP cannot carry. */
 export function headerLines(headers: Headers): string {
-  const lines: string[] = [];
-  for (const name in headers) {
-    const value = headers[name] as string | string[];
-    if (typeof value === 'string') lines.push(line(name, value));
-    else for (const one of value) lines.push(line(name, one));
-  }
-  return lines.join('');
+  let lines = '';
+  for (const name in headers) lines += fieldLines(name, headers[name], unsendable);
+  return lines;
 }
 
-function line(name: string, value: string): string {
-  if (INVALID_IN_VALUE.test(value)) throw new Problem('invalid_request', `The header ${name} cannot be sent on.`);
-  return `${name}: ${value}\r\n`;
-}
+const unsendable = (name: string) => new Problem('invalid_request', `The header ${name} cannot be sent on.`);

@@ -1,6 +1,7 @@
 // Parses a backend's response from its bytes, and limits it. First its head (RFC 9112 §4–6): ambiguous heads are rejected.
 import { LRUCache } from 'lru-cache';
 import { EMPTY, indexOfByte } from '../http/bytes.ts';
+import { isFieldName, isFieldValue } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import type { ResponseHead } from './backend.ts';
 import { BackendFault } from './errors.ts';
@@ -20,9 +21,6 @@ const MAX_HEAD_BYTES = 64 * 1024;
 const CRLF = '\r\n';
 const END = Buffer.from('\r\n\r\n');
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: .*)?$/;
-const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** Characters that are invalid in a value and in a chunk line: control characters, including a bare CR. */
-const INVALID_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 /** An empty line after a bare LF, which some parsers accept as the end of a head. */
 const BARE_ENDS = ['\n\n', '\n\r\n'];
 const SP = 0x20;
@@ -55,8 +53,7 @@ export function parseResponseHead(bytes: Buffer): ParsedHead | null {
     const colon = text.indexOf(':', from + CRLF.length);
     const name = text.slice(from + CRLF.length, colon).toLowerCase();
     const value = trimmed(text, colon + 1, to);
-    if (colon < 0 || colon > to || !NAME.test(name) || INVALID_IN_VALUE.test(value))
-      throw notHttp('a header that is none');
+    if (colon < 0 || colon > to || !isFieldName(name) || !isFieldValue(value)) throw notHttp('a header that is none');
     add(headers, name, value);
     from = to;
   }
@@ -220,7 +217,7 @@ export class ResponseBody {
     this.#line = '';
     if (line.charCodeAt(line.length - 2) !== CR) throw notHttp('a chunk line without CR LF');
     const text = line.slice(0, -2);
-    if (INVALID_IN_VALUE.test(text)) throw notHttp('a chunk line with a control character');
+    if (!isFieldValue(text)) throw notHttp('a chunk line with a control character');
     if (this.#state === 'data_end') {
       if (text !== '') throw notHttp('a chunk longer than its size');
       this.#state = 'size';

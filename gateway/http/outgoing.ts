@@ -67,6 +67,30 @@ export class SerializedHeaders {
   }
 }
 
+// Header fields (RFC 9110 §5).
+
+const FIELD_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+/** Control characters, and characters beyond Latin-1. */
+const NOT_IN_FIELD_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+
+export const isFieldName = (name: string): boolean => FIELD_NAME.test(name);
+export const isFieldValue = (value: string): boolean => !NOT_IN_FIELD_VALUE.test(value);
+
+/** Returns one line for each value. Throws the error that `invalid` makes where HTTP cannot carry the name or a value. */
+export function fieldLines(
+  name: string,
+  value: OutgoingHttpHeaders[string],
+  invalid: (name: string) => Error = unsendable,
+): string {
+  if (value === undefined) return '';
+  if (Array.isArray(value)) return value.map((one) => fieldLines(name, one, invalid)).join('');
+  const text = String(value);
+  if (!isFieldName(name) || !isFieldValue(text)) throw invalid(name);
+  return `${name}: ${text}\r\n`;
+}
+
+const unsendable = (name: string) => new TypeError(`the header ${name} cannot be sent`);
+
 // The headers of every response.
 
 const COMMON = share({

@@ -25,9 +25,9 @@ import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
 import { ChunkBuffer } from '../../gateway/http/bytes.ts';
+import { fieldLines } from '../../gateway/http/outgoing.ts';
 import { PlainConnection } from '../../gateway/http/plain-path/connection.ts';
 import { readRequest } from '../../gateway/http/plain-path/request.ts';
-import { headerLines as answerLines } from '../../gateway/http/plain-path/response.ts';
 import { readBody } from '../../gateway/http/request.ts';
 import { decodedPath, isHost, originForm, originOf } from '../../gateway/http/target.ts';
 import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
@@ -311,7 +311,7 @@ export const gatewayReaders: readonly Reader[] = [
     ({ text }) => headersIn(text),
     (headers) => {
       headerLines(toBackend(headers, 'key'));
-      for (const [name, value] of Object.entries(toClient(headers))) answerLines(name, value);
+      for (const [name, value] of Object.entries(toClient(headers))) fieldLines(name, value);
       mediaType(headers);
     },
   ),

@@ -9,7 +9,7 @@
 // Connection is absent or "keep-alive". Transfer-Encoding, TE, Trailer, Upgrade, Expect, Keep-Alive, Proxy-Connection and HTTP2-Settings are
 // absent. The head has at most 16 KiB, the request at most 64 KiB. Every other request is left to Node's parser.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { SerializedHeaders } from '../outgoing.ts';
+import { isFieldName, type SerializedHeaders } from '../outgoing.ts';
 import { isHost } from '../target.ts';
 
 /** A request that has arrived with all of its body. */
@@ -50,7 +50,6 @@ const TARGETS: ReadonlyMap<string, PlainTarget> = new Map([
   ['POST /v1/chat/completions HTTP/1.1', '/v1/chat/completions'],
   ['POST /v1/completions HTTP/1.1', '/v1/completions'],
 ]);
-const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** HTTP also allows tabs and bytes beyond ASCII in a value; the plain form does not. */
 const VALUE = /^[\x20-\x7e]*$/;
 /** Headers that concern the framing of the message or the state of its connection. */
@@ -131,7 +130,7 @@ function parseHead(text: string): Head | null {
     const colon = line.indexOf(':');
     const name = line.slice(0, colon).toLowerCase();
     const value = line.slice(colon + 1);
-    if (colon < 1 || !NAME.test(name) || !VALUE.test(value) || NOT_PLAIN.has(name)) return null;
+    if (colon < 1 || !isFieldName(name) || !VALUE.test(value) || NOT_PLAIN.has(name)) return null;
     if (name in headers || count > MAX_FIELDS) return null;
     headers[name] = value.trim();
     from = to;

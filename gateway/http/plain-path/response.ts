@@ -5,6 +5,7 @@ import { hexDigitsOf, putHex } from '../bytes.ts';
 import {
   cacheOf,
   chunkBatch,
+  fieldLines,
   isShared,
   type Outgoing,
   type OutgoingEvent,
@@ -18,23 +19,11 @@ import {
 /** How the client recognises the end of the body. */
 type Framing = 'length' | 'chunked';
 
-const NOT_IN_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
-/** Control characters, and characters beyond Latin-1. */
-const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const OK = 'HTTP/1.1 200 OK\r\n';
 const CLOSE = 'connection: close\r\n\r\n';
 
 function statusLine(status: number): string {
   return status === 200 ? OK : `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
-}
-
-/** Encodes one line for each value. @throws {TypeError} where HTTP cannot carry the name or value. */
-export function headerLines(name: string, value: OutgoingHttpHeaders[string]): string {
-  if (value === undefined) return '';
-  if (Array.isArray(value)) return value.map((one) => headerLines(name, one)).join('');
-  const text = String(value);
-  if (NOT_IN_NAME.test(name) || NOT_IN_VALUE.test(text)) throw new TypeError(`the header ${name} cannot be sent`);
-  return `${name}: ${text}\r\n`;
 }
 
 /** The last lines of a head. `keep_alive_ms` null: the connection ends with this response. */
@@ -85,7 +74,7 @@ function sharedEnd(
 
 const allLines = (headers: SharedHeaders): string =>
   Object.entries(headers)
-    .map(([name, value]) => headerLines(name, value))
+    .map(([name, value]) => fieldLines(name, value))
     .join('');
 
 let date = '';
@@ -190,7 +179,7 @@ export class PlainResponse implements Outgoing {
 
   #start(status: number): string {
     let start = statusLine(status);
-    for (const name in this.#set) if (name !== 'connection') start += headerLines(name, this.#set[name]);
+    for (const name in this.#set) if (name !== 'connection') start += fieldLines(name, this.#set[name]);
     return start;
   }
 
