@@ -100,7 +100,7 @@ describe('the connections of the backend client', () => {
     (end as (() => void) | null)?.();
     expect(await slow).toMatchObject({ body: 'ok', problem: null });
     await over;
-    expect([...sockets].every((socket) => socket.destroyed)).toBe(true);
+    await eventually(() => [...sockets].every((socket) => socket.destroyed));
   });
 
   const PATIENCE_OVER = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno';
