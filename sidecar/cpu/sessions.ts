@@ -8,6 +8,7 @@ import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '
 import { CheckFailure } from '../../verify/index.ts';
 import { bootRomKey, checkSession } from '../../verify/service.ts';
 import { AttesterError, failed } from '../common/attester.ts';
+import { until } from '../common/lock.ts';
 import { backoffMs, SESSION_RETRY } from '../common/retry.ts';
 import type { CpuCollector } from './collector.ts';
 
@@ -42,7 +43,7 @@ export interface Sessions {
   sign(digest: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
   /**
    * A separate session that holds `challenge`, under the current key; cached for a minute.
-   * @throws {SessionBusy} another one is being made. @throws {AttesterError}
+   * @throws {SessionBusy} another one is being made. @throws {AttesterError}; what `signal` was aborted with.
    */
   challenged(challenge: string, signal: AbortSignal): Promise<Session>;
   /**
@@ -230,10 +231,10 @@ export function createSessions(options: SessionsOptions): Sessions {
     renew = null;
   }
 
-  async function makeChallenged(value: string, signal: AbortSignal): Promise<Session> {
+  async function makeChallenged(value: string): Promise<Session> {
     const active = current();
     if (active === null) throw last ?? unavailable('there is no session yet');
-    return (await make(active.key, active.hpke, value, [...active.devices], signal)).session;
+    return (await make(active.key, active.hpke, value, [...active.devices], stop.signal)).session;
   }
 
   void run();
@@ -266,19 +267,22 @@ export function createSessions(options: SessionsOptions): Sessions {
       return { session: active.id, signature: signature.toString('base64') };
     },
     async challenged(value, signal) {
-      if (challenge !== null && challenge.value === value && now_ms() < challenge.until_ms) return challenge.made;
-      if (challenge !== null && challenge.until_ms === Number.POSITIVE_INFINITY) throw new SessionBusy();
-      const made = makeChallenged(value, AbortSignal.any([signal, stop.signal]));
-      const own = { value, made, until_ms: Number.POSITIVE_INFINITY };
-      challenge = own;
-      try {
-        const session = await made;
-        challenge = { ...own, until_ms: now_ms() + CHALLENGE_CACHE_MS };
-        return session;
-      } catch (error) {
-        challenge = null;
-        throw error;
+      signal.throwIfAborted();
+      if (challenge === null || now_ms() >= challenge.until_ms || challenge.value !== value) {
+        if (challenge?.until_ms === Number.POSITIVE_INFINITY) throw new SessionBusy();
+        // No caller's signal ends it: others may wait for the same session.
+        const own = { value, made: makeChallenged(value), until_ms: Number.POSITIVE_INFINITY };
+        challenge = own;
+        own.made.then(
+          () => {
+            challenge = { ...own, until_ms: now_ms() + CHALLENGE_CACHE_MS };
+          },
+          () => {
+            challenge = null;
+          },
+        );
       }
+      return until(challenge.made, signal);
     },
     setKeys(hpke) {
       hpkeKeys = hpke;
