@@ -146,10 +146,10 @@ const TODO =
 export function checkClock(probes: readonly Probe[], now: Date): Finding[] {
   const here = now.toISOString();
   if (now.getTime() < EARLIEST) return [fail('clock', `the clock says ${here}`, TODO)];
-  const [first, ...rest] = probes.flatMap(({ clock_ahead_ms }) => (clock_ahead_ms === null ? [] : [clock_ahead_ms]));
-  if (first === undefined) return [skip('clock', `the clock says ${here}; no service told the time`)];
-  // A cache on the way can only make a date older, so the smallest difference is the nearest to the truth.
-  const ahead_ms = rest.reduce((a, b) => (Math.abs(b) < Math.abs(a) ? b : a), first);
+  const ahead = probes.flatMap(({ clock_ahead_ms }) => (clock_ahead_ms === null ? [] : [clock_ahead_ms]));
+  if (ahead.length === 0) return [skip('clock', `the clock says ${here}; no service told the time`)];
+  // A cache on the way can only make a date older, so the newest date is the nearest to the truth.
+  const ahead_ms = Math.max(...ahead);
   const seconds = Math.abs(Math.round(ahead_ms / 1000));
   const seen = `the clock is ${seconds} s ${ahead_ms > 0 ? 'behind' : 'ahead of'} the services`;
   if (Math.abs(ahead_ms) > FAIL_MS) return [fail('clock', seen, TODO)];
