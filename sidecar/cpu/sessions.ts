@@ -2,6 +2,7 @@
 // key signs each response, so that no response waits for the processor.
 import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '../../proto/statement.ts';
@@ -86,6 +87,8 @@ const LIFE_S = 3_600;
 const COLLECTION_MS = 65_000;
 const CHALLENGE_CACHE_MS = 60_000;
 const REPORT_DATA_BYTES = 64;
+/** Certificate chains whose boot ROM key is kept. */
+const MAX_CHAINS = 256;
 
 interface Live {
   readonly session: Session;
@@ -104,7 +107,7 @@ const unavailable = (message: string, options?: ErrorOptions) =>
 export function createSessions(options: SessionsOptions): Sessions {
   const { collector, required, launch = null, now_ms = Date.now, life_s = LIFE_S } = options;
   const stop = new AbortController();
-  const chains = new Map<string, string>();
+  const chains = new LRUCache<string, string>({ max: MAX_CHAINS });
   let live: Live | null = null;
   let last: AttesterError | null = null;
   let renew: (() => void) | null = null;
@@ -126,7 +129,6 @@ export function createSessions(options: SessionsOptions): Sessions {
     if (known !== undefined) return known;
     const key = await bootRomKey(certificate_chain);
     if (key === null) throw unavailable('a device has no boot ROM certificate');
-    if (chains.size >= 256) chains.clear();
     chains.set(certificate_chain, key);
     return key;
   }

@@ -12,6 +12,7 @@ import { type ParsedToken, parseToken } from '../../../verify/service.ts';
 import { type Attester, AttesterError, type Collected, type Device } from '../../common/attester.ts';
 import { type ProgramEnvironment, unreffed } from '../../common/program.ts';
 import { backoffMs, WORKER_START } from '../../common/retry.ts';
+import { createWaiters } from '../../common/waiters.ts';
 import { failure } from './failures.ts';
 import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './worker.ts';
 
@@ -192,16 +193,11 @@ interface Pool {
   close(): Promise<void>;
 }
 
-interface Waiter {
-  give(worker: Worker): void;
-  refuse(error: unknown): void;
-}
-
 export function createPool(options: PoolOptions): Pool {
   const alive = new Set<Worker>();
   const starting = new Set<Worker>();
   const warm = new Set<Worker>();
-  const waiters = new Set<Waiter>();
+  const waiters = createWaiters<Worker>();
   const first = Promise.withResolvers<readonly Device[]>();
   first.promise.catch(() => {});
   let failures = 0;
@@ -224,7 +220,7 @@ export function createPool(options: PoolOptions): Pool {
         if (!alive.has(worker)) return;
         failures = 0;
         first.resolve(devices);
-        offer(worker);
+        if (!waiters.give(worker)) warm.add(worker);
         fill();
       },
       (error: AttesterError) => {
@@ -240,12 +236,6 @@ export function createPool(options: PoolOptions): Pool {
     });
   }
 
-  function offer(worker: Worker): void {
-    const [waiter] = waiters;
-    if (waiter === undefined) warm.add(worker);
-    else waiter.give(worker);
-  }
-
   function report(error: AttesterError): void {
     if (closed) return;
     last = error;
@@ -255,7 +245,7 @@ export function createPool(options: PoolOptions): Pool {
       timer = null;
       fill();
     }, wait_ms);
-    if (warm.size === 0 && starting.size === 0) for (const waiter of [...waiters]) waiter.refuse(error);
+    if (warm.size === 0 && starting.size === 0) waiters.refuseAll(error);
   }
 
   fill();
@@ -269,31 +259,12 @@ export function createPool(options: PoolOptions): Pool {
       }
       if (closed) return Promise.reject(failure('worker_died', 'the workers have been dismissed'));
       if (last !== null && timer !== null && starting.size === 0) return Promise.reject(last);
-      return new Promise((resolve, reject) => {
-        const settle = () => {
-          waiters.delete(waiter);
-          signal.removeEventListener('abort', onAbort);
-        };
-        const waiter: Waiter = {
-          give(worker) {
-            settle();
-            resolve(worker);
-          },
-          refuse(error) {
-            settle();
-            reject(error);
-          },
-        };
-        const onAbort = () => waiter.refuse(signal.reason);
-        if (signal.aborted) return reject(signal.reason);
-        signal.addEventListener('abort', onAbort);
-        waiters.add(waiter);
-      });
+      return waiters.wait(signal);
     },
     async close() {
       closed = true;
       if (timer !== null) clearTimeout(timer);
-      for (const waiter of [...waiters]) waiter.refuse(failure('worker_died', 'the workers have been dismissed'));
+      waiters.refuseAll(failure('worker_died', 'the workers have been dismissed'));
       warm.clear();
       for (const worker of alive) worker.kill();
       await Promise.race([Promise.all([...alive].map((worker) => worker.gone)), unreffed(EXIT_GRACE_MS)]);
