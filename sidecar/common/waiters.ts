@@ -1,7 +1,7 @@
 // A bounded queue of callers that wait for something: a lock, a signer, a worker. Each wait can be aborted.
 import { failed } from './attester.ts';
 
-export interface Waiters<T> {
+interface Waiters<T> {
   readonly count: number;
   /** Waits behind the earlier callers. @throws at once where too many wait; what `signal` was aborted with; what all were refused with. */
   wait(signal: AbortSignal): Promise<T>;

@@ -45,7 +45,7 @@ interface OpenBatch {
   closed: boolean;
 }
 
-export interface Batches {
+interface Batches {
   /**
    * A batch enters the queue with its first request, like any other attestation: the oldest is served first.
    * @param digest the SHA-256 of raw, in hex.

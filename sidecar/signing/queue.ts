@@ -43,7 +43,7 @@ export function withDeadline<T>(
   });
 }
 
-export interface Queue {
+interface Queue {
   readonly waiting: number;
   readonly running: number;
   /**
