@@ -3,11 +3,12 @@
 export { compareTokenWithReports } from './attestation.ts';
 // For whoever hands a batched proof on.
 export { checkBatch } from './binding/batch.ts';
-// For whoever collects behind Azure's paravisor.
+// For whoever collects behind Azure's paravisor, or a measured boot's log.
 export { parseHclReport } from './cpu/azure-vtpm.ts';
 export { bootRomKey } from './cpu/binding.ts';
+export { cutEventLog } from './cpu/event-log.ts';
 // For whoever fetches endorsements: whose they must be, and when they end. What these return is not yet verified.
-export { parseSnpReport, type SnpReport, tcbOf } from './cpu/snp-report.ts';
+export { parseSnpReport, SNP_REPORT_BYTES, type SnpReport, tcbOf } from './cpu/snp-report.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
@@ -23,4 +24,4 @@ export { type ParsedToken, parseToken } from './token/token.ts';
 // A revocation list's window. What parseCrl returns is not yet verified.
 export { parseCrl } from './x509/crl.ts';
 // For whoever keeps them: what each is worth by itself.
-export { appraiseOcsp, type OcspVerdict } from './x509/revocation.ts';
+export { appraiseOcsp, OCSP_SKEW_MS, type OcspVerdict } from './x509/revocation.ts';

@@ -11,7 +11,7 @@ import { bootRomKey, checkSession } from '../../verify/service.ts';
 import { AttesterError, failed } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
 import { backoffMs, SESSION_RETRY } from '../common/retry.ts';
-import type { CpuCollector } from './collector.ts';
+import { type CpuCollector, REPORT_DEADLINE_MS } from './collector.ts';
 
 /** A session as gateways return it to clients. */
 export interface Session {
@@ -83,8 +83,6 @@ export class SessionBusy extends Error {
 /** A session begins before it is made: after a restart, a response's timestamp may be older than the session that signs it. */
 const MARGIN_S = 300;
 const LIFE_S = 3_600;
-/** The processor's own limit is 60 s, which SEV-SNP's guest waits for its host. */
-const COLLECTION_MS = 65_000;
 const CHALLENGE_CACHE_MS = 60_000;
 const REPORT_DATA_BYTES = 64;
 /** Certificate chains whose boot ROM key is kept. */
@@ -177,7 +175,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   /** @throws {AttesterError} the processor gave no evidence within its deadline. */
   async function collect(reportData: Uint8Array, signal: AbortSignal) {
     try {
-      return await collector.collect(reportData, AbortSignal.any([signal, AbortSignal.timeout(COLLECTION_MS)]));
+      return await collector.collect(reportData, AbortSignal.any([signal, AbortSignal.timeout(REPORT_DEADLINE_MS)]));
     } catch (cause) {
       signal.throwIfAborted();
       if (cause instanceof AttesterError) throw cause;

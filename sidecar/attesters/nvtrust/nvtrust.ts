@@ -9,7 +9,7 @@ import { LRUCache } from 'lru-cache';
 import type { Nonce } from '../../../proto/raw.ts';
 import { CheckFailure } from '../../../verify/index.ts';
 import { type ParsedToken, parseToken } from '../../../verify/service.ts';
-import { type Attester, AttesterError, type Collected, type Device } from '../../common/attester.ts';
+import type { Attester, AttesterError, Collected, Device } from '../../common/attester.ts';
 import { type ProgramEnvironment, unreffed } from '../../common/program.ts';
 import { backoffMs, WORKER_START } from '../../common/retry.ts';
 import { createWaiters } from '../../common/waiters.ts';
@@ -21,7 +21,7 @@ export interface NvtrustOptions {
   readonly venv: string;
   /** The setting `worker_environment`: the addresses of NVIDIA's RIM and OCSP services, the service key, proxies. */
   readonly environment: ProgramEnvironment;
-  /** Worker processes kept at all times, 1 to 16. With two, one is at work and one warm. */
+  /** Worker processes kept at all times, as NVTRUST_WORKERS says. With two, one is at work and one warm. */
   readonly workers: number;
   /** From the nonce to the result; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
   readonly answer_deadline_ms?: number;
@@ -36,7 +36,6 @@ export interface NvtrustOptions {
 }
 
 const WORKER = fileURLToPath(new URL('./python/worker.py', import.meta.url));
-const MAX_WORKERS = 16;
 
 /** Returns once a worker is warm. @throws {AttesterError} when no worker can start: no SDK, no driver, CC mode off. */
 export async function createNvtrustAttester(options: NvtrustOptions): Promise<Attester> {
@@ -46,8 +45,6 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     start_deadline_ms = 60_000,
     backoff_ms = WORKER_START.first_ms,
   } = options;
-  if (!Number.isInteger(workers) || workers < 1 || workers > MAX_WORKERS)
-    throw new AttesterError('collection_failed', `nvtrust runs 1 to ${MAX_WORKERS} workers`, false);
   const command = options.command ?? [interpreter(options.venv), WORKER];
   const folder = makeWorkerFolder();
   const pool = createPool({
