@@ -25,10 +25,10 @@ export function inheritedSocket(env: Readonly<Record<string, string | undefined>
   return FIRST_FD;
 }
 
-export const ATTESTERS = ['nvtrust', 'auto', 'nvattest', 'native', 'nras', 'simulated'] as const;
+const ATTESTERS = ['nvtrust', 'auto', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 
-export const CPU_EVIDENCE = ['off', 'auto', 'required'] as const;
+const CPU_EVIDENCE = ['off', 'auto', 'required'] as const;
 /** The sidecar's own entry in Linux's configfs-tsm, made by root (cpu/tsm-entry.sh). */
 export const TSM_ENTRY = '/sys/kernel/config/tsm/report/countersign';
 /** Behind Azure's paravisor there is a TPM in place of configfs-tsm. */

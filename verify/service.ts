@@ -3,11 +3,12 @@
 export { compareTokenWithReports } from './attestation.ts';
 // For code that forwards batched proofs.
 export { checkBatch } from './binding/batch.ts';
-// For code that collects evidence behind Azure's paravisor.
+// For code that collects evidence behind Azure's paravisor, or the log of a measured boot.
 export { parseHclReport } from './cpu/azure-vtpm.ts';
 export { bootRomKey } from './cpu/binding.ts';
+export { cutEventLog } from './cpu/event-log.ts';
 // For code that fetches endorsements: their subject, and their end. What these return is not yet verified.
-export { parseSnpReport, type SnpReport, tcbOf } from './cpu/snp-report.ts';
+export { parseSnpReport, SNP_REPORT_BYTES, type SnpReport, tcbOf } from './cpu/snp-report.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
@@ -23,4 +24,4 @@ export { type ParsedToken, parseToken } from './token/token.ts';
 // A revocation list's window. What parseCrl returns is not yet verified.
 export { parseCrl } from './x509/crl.ts';
 // For a cache of OCSP responses: the verdict on a single one.
-export { appraiseOcsp, type OcspVerdict } from './x509/revocation.ts';
+export { appraiseOcsp, OCSP_SKEW_MS, type OcspVerdict } from './x509/revocation.ts';

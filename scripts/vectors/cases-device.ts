@@ -1,6 +1,6 @@
 // Cases about the report, its chain and its mode, and the caller's policy.
-import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
 import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
+import type { ReportOptions } from '../../test/twin/report.ts';
 import { withLeaf, withoutAuthority } from './devices.ts';
 import { nonceHex, OTHER, rawOf, WHOLE } from './exchange.ts';
 import { bare, evidenceOf, type ForgeOptions, forge } from './forge.ts';

@@ -1,6 +1,6 @@
 // Cases about the token: its shape, nonce, result, digests and signature, and whether it agrees with the report.
 import { createHmac } from 'node:crypto';
-import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
+import { makeToken } from '../../test/twin/token.ts';
 import { nonceHex, OTHER, rawOf, WHOLE } from './exchange.ts';
 import { forge } from './forge.ts';
 import { ALONE, type Case, fail, type Kit, type Made, pass, UNCOMPARED } from './kit.ts';

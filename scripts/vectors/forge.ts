@@ -1,8 +1,8 @@
 // Makes attestations of the twin, right or with one thing wrong.
 import type { RawParts } from '../../proto/raw.ts';
 import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
-import { makeReport, type ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
-import { makeToken, type TokenOptions } from '../../sidecar/attesters/simulated/token.ts';
+import { makeReport, type ReportOptions } from '../../test/twin/report.ts';
+import { makeToken, type TokenOptions } from '../../test/twin/token.ts';
 import { nonceHex, rawOf, WHOLE } from './exchange.ts';
 import { AT, chainBase64, type World } from './world.ts';
 
@@ -29,18 +29,17 @@ export async function forge(world: World, options: ForgeOptions = {}): Promise<A
   const raw = options.raw ?? rawOf(options.parts ?? WHOLE);
   const { nonce = nonceHex(raw), member } = options.batch ?? {};
   const devices = options.devices ?? [world.a];
-  const claims = options.report ?? {};
-  const subjects = devices.map((device) => ({
-    hwmodel: device.hwmodel,
-    ueid: device.ueid,
-    ...(claims.driverVersion === undefined ? {} : { driverVersion: claims.driverVersion }),
-    ...(claims.vbiosVersion === undefined ? {} : { vbiosVersion: claims.vbiosVersion }),
-  }));
+  const report = options.report ?? {};
+  const claims = {
+    ...(report.driverVersion === undefined ? {} : { 'x-nvidia-gpu-driver-version': report.driverVersion }),
+    ...(report.vbiosVersion === undefined ? {} : { 'x-nvidia-gpu-vbios-version': report.vbiosVersion }),
+    ...options.token?.claims,
+  };
   return {
     raw,
     nonce,
-    token: makeToken(options.tokenNonce ?? nonce, subjects, options.now ?? AT, options.token ?? {}),
-    evidence: await Promise.all(devices.map((device) => evidenceOf(device, options.reportNonce ?? nonce, claims))),
+    token: makeToken(options.tokenNonce ?? nonce, devices, options.now ?? AT, { ...options.token, claims }),
+    evidence: await Promise.all(devices.map((device) => evidenceOf(device, options.reportNonce ?? nonce, report))),
     ...(options.batch === undefined ? {} : { batch: member }),
   };
 }

@@ -9,10 +9,9 @@ import {
   makeDevice,
   makeIssuers,
   makeRoot,
-  RIM_ROOT,
 } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeResponder } from '../../test/twin/ocsp.ts';
-import { makeRimSigner, type RimSigner } from '../../test/twin/rim-signer.ts';
+import { makeRimSigner, RIM_ROOT, type RimSigner } from '../../test/twin/rim-signer.ts';
 import { type Keep, keepNothing } from './store.ts';
 
 /** The clock of every vector. */

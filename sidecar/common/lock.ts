@@ -1,5 +1,6 @@
 // A lock with a limit of holders, and helpers that wait for shared work; each wait can be aborted. A GPU makes one report at a time, and
 // a driver call that hangs cannot be cancelled.
+import { createWaiters } from './waiters.ts';
 
 export interface Lock {
   /** @returns the function that releases it. @throws what `signal` was aborted with. */
@@ -10,12 +11,10 @@ export interface Lock {
 
 /** @param limit of concurrent holders. */
 export function createLock(limit = 1): Lock {
+  const waiters = createWaiters<void>();
   let held = 0;
-  const waiting: (() => void)[] = [];
   const release = () => {
-    const next = waiting.shift();
-    if (next === undefined) held--;
-    else next();
+    if (!waiters.give()) held--;
   };
   return {
     get free() {
@@ -24,25 +23,10 @@ export function createLock(limit = 1): Lock {
     async acquire(signal) {
       signal.throwIfAborted();
       if (held < limit) held++;
-      else await wait(waiting, signal);
+      else await waiters.wait(signal);
       return release;
     },
   };
-}
-
-function wait(waiting: (() => void)[], signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onReleased = () => {
-      signal.removeEventListener('abort', onAbort);
-      resolve();
-    };
-    const onAbort = () => {
-      waiting.splice(waiting.indexOf(onReleased), 1);
-      reject(signal.reason);
-    };
-    waiting.push(onReleased);
-    signal.addEventListener('abort', onAbort, { once: true });
-  });
 }
 
 /**

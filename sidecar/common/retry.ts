@@ -1,10 +1,14 @@
 // The one retry policy of the sidecar: what is retried, how often, and after which delays.
 //
-// Retries do not stack: each failure is retried in one place. The scheduler retries an attestation, the circuit breaker's trials (one
-// attempt each) an attester that cannot attest, the pool a worker process, cpu/sessions.ts a session with the processor (cpu/tsm.ts its
-// busy driver, for 300 ms), and the gateway, which is told when, everything else. Two things are repeated without delay: an appraisal
-// whose inputs were renewed (attesters/appraisal.ts), and reads of registers or reports that another process changed meanwhile
-// (cpu/tsm.ts, cpu/azure.ts).
+// The scheduler retries an attestation twice, which mends what passes within a second. It retries none for which a service named a time
+// (Retry-After): the gateway is told that time. Where the attempts are used up, the gateway is told RETRY_AFTER_MS.attester, and asks
+// again until its own deadline, because a response that waits for its attestation is lost otherwise; each of these is a new attestation
+// with three attempts, in order of arrival behind the requests of others.
+//
+// Everything else is retried in one place: the circuit breaker's trials (one attempt each) an attester that cannot attest, the pool a
+// worker process, cpu/sessions.ts a session with the processor (cpu/tsm.ts its busy driver, for 300 ms), and the gateway, which is told
+// when, the rest. Two things are repeated without delay: an appraisal whose inputs were renewed (attesters/appraisal.ts), and reads of
+// registers or reports that another process changed meanwhile (cpu/tsm.ts, cpu/azure.ts).
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** The wait before the next attempt: doubled at each further failure, up to `max_ms`. */
@@ -13,7 +17,7 @@ interface Backoff {
   readonly max_ms?: number;
 }
 
-/** One attestation, within its request's deadline. */
+/** One attestation of one request, within its deadline. */
 export const ATTESTATION_RETRY = { attempts: 3, first_ms: 100 } as const;
 /** The time between trials while the circuit is open. */
 export const TRIAL_EVERY_MS = 10_000;

@@ -22,7 +22,7 @@ export interface HostCertificates {
 }
 
 /** As members of the attestation's `cpu`. */
-export interface AmdEndorsed {
+interface AmdEndorsed {
   /** base64 of PEM: leaf, then ASK or ASVK. */
   readonly certificates: string;
   /** AMD's revocation list, base64 of DER; absent where it could not be fetched. */

@@ -49,7 +49,7 @@ export async function createCpuCollector(
 }
 
 /** Makes the collector at the first report, and tries again at later ones until it succeeds: a driver may be loaded later. */
-export function lazyCollector(make: () => Promise<CpuCollector>): CpuCollector {
+function lazyCollector(make: () => Promise<CpuCollector>): CpuCollector {
   let made: CpuCollector | null = null;
   const create = shared(async () => {
     made = await make();

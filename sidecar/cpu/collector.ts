@@ -1,4 +1,5 @@
 // The interface of a collector (tsm.ts, azure.ts, simulated/), which has this machine's processor sign 64 bytes, and its errors.
+import type { CpuType } from '../../verify/cpu/index.ts';
 import { type AttesterError, failed } from '../common/attester.ts';
 
 /** The processor's evidence, as members of the attestation's `cpu`. docs/attestation.md §7 describes them. */
@@ -17,10 +18,11 @@ export interface CpuEvidence {
   readonly event_log?: string;
 }
 
-export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
-
 /** Types by the name of the kernel's driver in configfs-tsm. */
 export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
+
+/** How long a report may take: SEV-SNP's guest waits 60 s for its host, TDX's 30 s. */
+export const REPORT_DEADLINE_MS = 65_000;
 
 export interface CpuCollector {
   /** null until it is known. */

@@ -2,14 +2,16 @@
 // key signs each response, so that no response waits for the processor.
 import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '../../proto/statement.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { bootRomKey, checkSession } from '../../verify/service.ts';
 import { AttesterError, failed } from '../common/attester.ts';
+import { until } from '../common/lock.ts';
 import { backoffMs, SESSION_RETRY } from '../common/retry.ts';
-import type { CpuCollector } from './collector.ts';
+import { type CpuCollector, REPORT_DEADLINE_MS } from './collector.ts';
 
 /** A session as gateways return it to clients. */
 export interface Session {
@@ -42,7 +44,7 @@ export interface Sessions {
   sign(digest: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
   /**
    * A separate session that holds `challenge`, under the current key; cached for a minute.
-   * @throws {SessionBusy} another one is being made. @throws {AttesterError}
+   * @throws {SessionBusy} another one is being made. @throws {AttesterError}; what `signal` was aborted with.
    */
   challenged(challenge: string, signal: AbortSignal): Promise<Session>;
   /**
@@ -81,10 +83,10 @@ export class SessionBusy extends Error {
 /** A session begins before it is made: after a restart, a response's timestamp may be older than the session that signs it. */
 const MARGIN_S = 300;
 const LIFE_S = 3_600;
-/** The processor's own limit is 60 s, which SEV-SNP's guest waits for its host. */
-const COLLECTION_MS = 65_000;
 const CHALLENGE_CACHE_MS = 60_000;
 const REPORT_DATA_BYTES = 64;
+/** Certificate chains whose boot ROM key is kept. */
+const MAX_CHAINS = 256;
 
 interface Live {
   readonly session: Session;
@@ -103,7 +105,7 @@ const unavailable = (message: string, options?: ErrorOptions) =>
 export function createSessions(options: SessionsOptions): Sessions {
   const { collector, required, launch = null, now_ms = Date.now, life_s = LIFE_S } = options;
   const stop = new AbortController();
-  const chains = new Map<string, string>();
+  const chains = new LRUCache<string, string>({ max: MAX_CHAINS });
   let live: Live | null = null;
   let last: AttesterError | null = null;
   let renew: (() => void) | null = null;
@@ -125,7 +127,6 @@ export function createSessions(options: SessionsOptions): Sessions {
     if (known !== undefined) return known;
     const key = await bootRomKey(certificate_chain);
     if (key === null) throw unavailable('a device has no boot ROM certificate');
-    if (chains.size >= 256) chains.clear();
     chains.set(certificate_chain, key);
     return key;
   }
@@ -174,7 +175,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   /** @throws {AttesterError} the processor gave no evidence within its deadline. */
   async function collect(reportData: Uint8Array, signal: AbortSignal) {
     try {
-      return await collector.collect(reportData, AbortSignal.any([signal, AbortSignal.timeout(COLLECTION_MS)]));
+      return await collector.collect(reportData, AbortSignal.any([signal, AbortSignal.timeout(REPORT_DEADLINE_MS)]));
     } catch (cause) {
       signal.throwIfAborted();
       if (cause instanceof AttesterError) throw cause;
@@ -230,10 +231,10 @@ export function createSessions(options: SessionsOptions): Sessions {
     renew = null;
   }
 
-  async function makeChallenged(value: string, signal: AbortSignal): Promise<Session> {
+  async function makeChallenged(value: string): Promise<Session> {
     const active = current();
     if (active === null) throw last ?? unavailable('there is no session yet');
-    return (await make(active.key, active.hpke, value, [...active.devices], signal)).session;
+    return (await make(active.key, active.hpke, value, [...active.devices], stop.signal)).session;
   }
 
   void run();
@@ -266,19 +267,22 @@ export function createSessions(options: SessionsOptions): Sessions {
       return { session: active.id, signature: signature.toString('base64') };
     },
     async challenged(value, signal) {
-      if (challenge !== null && challenge.value === value && now_ms() < challenge.until_ms) return challenge.made;
-      if (challenge !== null && challenge.until_ms === Number.POSITIVE_INFINITY) throw new SessionBusy();
-      const made = makeChallenged(value, AbortSignal.any([signal, stop.signal]));
-      const own = { value, made, until_ms: Number.POSITIVE_INFINITY };
-      challenge = own;
-      try {
-        const session = await made;
-        challenge = { ...own, until_ms: now_ms() + CHALLENGE_CACHE_MS };
-        return session;
-      } catch (error) {
-        challenge = null;
-        throw error;
+      signal.throwIfAborted();
+      if (challenge === null || now_ms() >= challenge.until_ms || challenge.value !== value) {
+        if (challenge?.until_ms === Number.POSITIVE_INFINITY) throw new SessionBusy();
+        // No caller's signal ends it: others may wait for the same session.
+        const own = { value, made: makeChallenged(value), until_ms: Number.POSITIVE_INFINITY };
+        challenge = own;
+        own.made.then(
+          () => {
+            challenge = { ...own, until_ms: now_ms() + CHALLENGE_CACHE_MS };
+          },
+          () => {
+            challenge = null;
+          },
+        );
       }
+      return until(challenge.made, signal);
     },
     setKeys(hpke) {
       hpkeKeys = hpke;

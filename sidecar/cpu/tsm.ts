@@ -3,19 +3,21 @@
 import { randomBytes } from 'node:crypto';
 import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { appraiseCpu, type CpuType } from '../../verify/cpu/index.ts';
+import { CheckFailure } from '../../verify/index.ts';
+import { cutEventLog, parseSnpReport, parseTdxQuote, SNP_REPORT_BYTES } from '../../verify/service.ts';
 import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
 import { DRIVER_READ_RETRY, withRetries } from '../common/retry.ts';
 import {
   type CpuCollector,
   type CpuEvidence,
-  type CpuType,
   PROVIDERS,
+  REPORT_DEADLINE_MS,
   refused,
   unavailable,
   unsupported,
 } from './collector.ts';
-import { readEventLog } from './event-log.ts';
 
 /** File system calls; they reject with the system's errors, which have a `code`. */
 export interface TsmFs {
@@ -38,7 +40,7 @@ export interface TsmEvidence {
 interface TsmCollectorOptions {
   /** The entry that root made for the sidecar. Where it does not exist, a private one is made beside it for each report. */
   readonly entry: string;
-  /** The log of the guest's measured boot; only root may read it on most systems. */
+  /** The log of the guest's measured boot, in the memory that ACPI's table CCEL names; only root may read it on most systems. */
   readonly event_log?: string;
   readonly fs?: TsmFs;
   /** Gets the endorsements of the processor's key. @throws {AttesterError} */
@@ -51,15 +53,13 @@ interface TsmCollectorOptions {
 }
 
 const CCEL = '/sys/firmware/acpi/tables/data/CCEL';
-/** SEV-SNP's guest waits 60 s for its host, TDX's 30 s. */
-const DEADLINE_MS = 65_000;
 /** Attempts at a report while other processes write to the same entry. */
 const MAX_ATTEMPTS = 2;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /** @throws {AttesterError} there is no entry and none can be made, or the processor is of another kind. */
 export async function createTsmCollector(options: TsmCollectorOptions): Promise<CpuCollector> {
-  const { entry, event_log = CCEL, fs = nodeFs, endorse, deadline_ms = DEADLINE_MS } = options;
+  const { entry, event_log = CCEL, fs = nodeFs, endorse, deadline_ms = REPORT_DEADLINE_MS } = options;
   const exclusive = oneAtATime(deadline_ms);
   const type = await exclusive(() => withEntry(fs, entry, async (_, found) => found), new AbortController().signal);
 
@@ -69,9 +69,9 @@ export async function createTsmCollector(options: TsmCollectorOptions): Promise<
       (ended) => withEntry(fs, entry, (path) => readBlobs(fs, path, type, reportData, ended)),
       signal,
     );
-    const signed = type === 'SEV_SNP' ? readSnpReport(outblob) : readTdxQuote(outblob);
-    if (!signed.reportData.equals(reportData)) throw refused('the report is over other bytes than were asked for');
-    return { type, report: signed.report, auxblob };
+    const signed = readSigned(type, outblob);
+    if (!reportData.equals(signed.reportData)) throw refused('the report is over other bytes than were asked for');
+    return { type, report: Buffer.from(signed.report), auxblob };
   }
 
   return {
@@ -79,10 +79,11 @@ export async function createTsmCollector(options: TsmCollectorOptions): Promise<
     simulated: null,
     async collect(reportData, signal) {
       const evidence = await collectReport(Buffer.from(reportData), signal);
-      const log = type === 'TDX' ? await readEventLog(() => fs.read(event_log), evidence.report) : null;
+      const report = evidence.report.toString('base64');
+      const log = type === 'TDX' ? await readEventLog(() => fs.read(event_log), report) : null;
       return {
         type,
-        report: evidence.report.toString('base64'),
+        report,
         ...(await endorse(evidence, signal)),
         ...(log === null ? {} : { event_log: log }),
       };
@@ -171,46 +172,39 @@ async function readBlobs(
   throw unavailable(`another process writes to ${path} at the same time`);
 }
 
-// What the blobs hold, so far as it is needed here; verify/cpu/ reads and checks the rest.
+// What the blobs hold; verify/ reads and, later, checks it.
 
 interface Signed {
-  readonly report: Buffer;
-  readonly reportData: Buffer;
+  readonly report: Uint8Array;
+  readonly reportData: Uint8Array;
 }
 
-const REPORT_DATA_BYTES = 64;
-const SNP_REPORT_BYTES = 1184;
-const SNP_REPORT_DATA_AT = 0x50;
-
-function readSnpReport(blob: Buffer): Signed {
-  if (blob.length < SNP_REPORT_BYTES) throw refused(`a report of ${blob.length} bytes`);
-  return { report: blob.subarray(0, SNP_REPORT_BYTES), reportData: reportDataAt(blob, SNP_REPORT_DATA_AT) };
+/** Without the padding: hosts return a quote in a larger buffer. @throws {AttesterError} */
+function readSigned(type: CpuType, blob: Buffer): Signed {
+  try {
+    if (type === 'SEV_SNP') {
+      const report = blob.subarray(0, SNP_REPORT_BYTES);
+      return { report, reportData: parseSnpReport(report).reportData };
+    }
+    const { bytes, body } = parseTdxQuote(blob);
+    return { report: bytes, reportData: body.reportData };
+  } catch (cause) {
+    if (!(cause instanceof CheckFailure)) throw cause;
+    throw cause.code === 'cpu_unsupported' ? unsupported(cause.message) : refused(cause.message, { cause });
+  }
 }
 
-const QUOTE_HEADER_BYTES = 48;
-/** In version 5 the body's type (TDX 1.0 or 1.5) and length follow the header. */
-const BODY_HEADER_BYTES = 6;
-const TDX_1_0_BYTES = 584;
-const BODIES: Readonly<Record<number, number>> = { 2: TDX_1_0_BYTES, 3: 648 };
-const TDX_REPORT_DATA_AT = 520;
-const LENGTH_BYTES = 4;
-
-/** Hosts return a quote in a larger buffer. It ends with its signature data, whose length precedes them. */
-function readTdxQuote(blob: Buffer): Signed {
-  if (blob.length < QUOTE_HEADER_BYTES + TDX_1_0_BYTES + LENGTH_BYTES) throw refused(`a quote of ${blob.length} bytes`);
-  const version = blob.readUInt16LE(0);
-  if (version !== 4 && version !== 5) throw unsupported(`a quote of version ${version}`);
-  const type = version === 5 ? blob.readUInt16LE(QUOTE_HEADER_BYTES) : 2;
-  const bodyBytes = BODIES[type];
-  if (bodyBytes === undefined) throw unsupported(`a quote with a body of type ${type}`);
-  const bodyAt = QUOTE_HEADER_BYTES + (version === 5 ? BODY_HEADER_BYTES : 0);
-  const signatureAt = bodyAt + bodyBytes + LENGTH_BYTES;
-  const end = blob.length < signatureAt ? Infinity : signatureAt + blob.readUInt32LE(signatureAt - LENGTH_BYTES);
-  if (end > blob.length) throw refused('the quote breaks off');
-  return { report: blob.subarray(0, end), reportData: reportDataAt(blob, bodyAt + TDX_REPORT_DATA_AT) };
+/**
+ * The log of the measured boot as base64; null where this process can read none, or where it does not replay to the quote's registers,
+ * for example after software extended RTMR3: relying parties refuse evidence with such a log.
+ */
+async function readEventLog(read: () => Promise<Buffer>, report: string): Promise<string | null> {
+  const log = await read().then(cutEventLog, () => null);
+  if (log === null) return null;
+  const event_log = Buffer.from(log).toString('base64');
+  const { checks } = await appraiseCpu({ type: 'TDX', report, event_log });
+  return checks.some(({ name, status }) => name === 'cpu_software' && status === 'fail') ? null : event_log;
 }
-
-const reportDataAt = (blob: Buffer, at: number): Buffer => blob.subarray(at, at + REPORT_DATA_BYTES);
 
 // Failures of the driver.
 

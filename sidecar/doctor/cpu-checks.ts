@@ -1,8 +1,9 @@
 // The doctor's checks for the processor's evidence: configfs-tsm, or the TPM behind Azure's paravisor.
 
 import { dirname, join } from 'node:path';
+import type { CpuType } from '../../verify/cpu/index.ts';
 import { AZURE_TPM, type SidecarConfig } from '../config.ts';
-import { type CpuType, PROVIDERS } from '../cpu/collector.ts';
+import { PROVIDERS } from '../cpu/collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host } from './host.ts';
 

@@ -2,9 +2,10 @@
 // confidential mode it does, with status 200 (vllm-project/vllm#57224). Only a request whose response is known reveals that; the
 // gateway's canary sends one.
 import * as z from 'zod';
+import { readLimited } from '../../verify/service.ts';
 import type { SidecarConfig } from '../config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
-import { type Host, messageOf } from './host.ts';
+import { type Host, reasonOf } from './host.ts';
 
 const NAME = 'backend';
 const TIMEOUT_MS = 5_000;
@@ -25,10 +26,11 @@ export async function checkBackend(host: Host, { gateway_url }: SidecarConfig): 
   try {
     // While the backend is down the gateway responds 503, with the same body.
     const response = await host.fetchNear(url, { redirect: 'manual', signal: AbortSignal.timeout(TIMEOUT_MS) });
-    text = await read(response);
+    text = Buffer.from(await readLimited(response, MAX_BYTES)).toString();
   } catch (error) {
-    const reason = messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
-    return [skip(NAME, `no gateway answers at ${url} (${reason}): nobody looked at the model; GATEWAY_URL names it`)];
+    return [
+      skip(NAME, `no gateway answers at ${url} (${reasonOf(error)}): nobody looked at the model; GATEWAY_URL names it`),
+    ];
   }
   const parsed = healthSchema.safeParse(jsonOf(text));
   if (!parsed.success)
@@ -60,18 +62,6 @@ function ofCanary(url: string, { status, canary }: z.infer<typeof healthSchema>[
 
 /** Safe to show on a terminal. */
 const printable = (text: string) => text.slice(0, MAX_WORDS).replace(/[^\x20-\x7e]/g, '?');
-
-/** @throws {Error} more than MAX_BYTES. */
-async function read(response: Response): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of response.body ?? []) {
-    bytes += part.byteLength;
-    if (bytes > MAX_BYTES) throw new Error(`it sent more than ${MAX_BYTES} bytes`);
-    parts.push(part);
-  }
-  return Buffer.concat(parts).toString('utf8');
-}
 
 function jsonOf(text: string): unknown {
   try {

@@ -252,6 +252,10 @@ export async function gatherFacts(host: Host, config: SidecarConfig): Promise<Fa
 
 export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error)).slice(0, 300);
 
+/** Why there is no response: fetch has the reason in `cause`. */
+export const reasonOf = (error: unknown) =>
+  messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
+
 async function readSmi(host: Host): Promise<NvmlFacts | null> {
   const list = await host.run('nvidia-smi', [
     '--query-gpu=driver_version,persistence_mode,name',

@@ -2,6 +2,7 @@
 
 import { buildRaw } from '../../proto/raw.ts';
 import { readStatement } from '../../proto/statement.ts';
+import type { CpuType } from '../../verify/cpu/index.ts';
 import {
   appraiseAttestation,
   createCollateral,
@@ -12,9 +13,8 @@ import {
 } from '../../verify/index.ts';
 import { NRAS_KEYS_URL } from '../../verify/service.ts';
 import type { SidecarConfig } from '../config.ts';
-import type { CpuType } from '../cpu/collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
-import { type Facts, type Host, messageOf, type Trial } from './host.ts';
+import { type Facts, type Host, messageOf, reasonOf, type Trial } from './host.ts';
 
 // One short request to each service that the attester needs: its status, or why there is no response, and the service's clock.
 
@@ -61,13 +61,9 @@ async function probe(host: Host, service: Probe['service'], url: string, rim_id:
     const clock_ahead_ms = Number.isNaN(date_ms) ? null : date_ms - middle_ms;
     return { service, url, rim_id, http_status: response.status, error: null, clock_ahead_ms };
   } catch (error) {
-    return { service, url, rim_id, http_status: null, error: networkReason(error), clock_ahead_ms: null };
+    return { service, url, rim_id, http_status: null, error: reasonOf(error), clock_ahead_ms: null };
   }
 }
-
-/** fetch has the reason in `cause`. */
-const networkReason = (error: unknown) =>
-  messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
 
 // Can NVIDIA's services be reached, and is there a reference value for this driver?
 
@@ -146,10 +142,10 @@ const TODO =
 export function checkClock(probes: readonly Probe[], now: Date): Finding[] {
   const here = now.toISOString();
   if (now.getTime() < EARLIEST) return [fail('clock', `the clock says ${here}`, TODO)];
-  const [first, ...rest] = probes.flatMap(({ clock_ahead_ms }) => (clock_ahead_ms === null ? [] : [clock_ahead_ms]));
-  if (first === undefined) return [skip('clock', `the clock says ${here}; no service told the time`)];
-  // A cache on the way can only make a date older, so the smallest difference is the nearest to the truth.
-  const ahead_ms = rest.reduce((a, b) => (Math.abs(b) < Math.abs(a) ? b : a), first);
+  const ahead = probes.flatMap(({ clock_ahead_ms }) => (clock_ahead_ms === null ? [] : [clock_ahead_ms]));
+  if (ahead.length === 0) return [skip('clock', `the clock says ${here}; no service told the time`)];
+  // A cache on the way can only make a date older, so the newest date is the nearest to the truth.
+  const ahead_ms = Math.max(...ahead);
   const seconds = Math.abs(Math.round(ahead_ms / 1000));
   const seen = `the clock is ${seconds} s ${ahead_ms > 0 ? 'behind' : 'ahead of'} the services`;
   if (Math.abs(ahead_ms) > FAIL_MS) return [fail('clock', seen, TODO)];

@@ -6,7 +6,7 @@ import { createLock, holding, until } from '../common/lock.ts';
 import { refusal } from './errors.ts';
 import { keepMachine, type Machine, type MachineOptions, type Source } from './machine.ts';
 
-export interface CollectorOptions extends MachineOptions {
+interface CollectorOptions extends MachineOptions {
   /** The timeout of one collection; 30,000 by default. */
   readonly collection_timeout_ms?: number;
 }

@@ -7,13 +7,13 @@ import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi, NONCE_BYTE
 // NVML's structures as bytes: the sizes and offsets that nvml.h gives them, little-endian, without padding.
 
 /** nvmlSystemGetDriverVersion, nvmlDeviceGetName (v2), nvmlDeviceGetUUID (v2). */
-export const TEXT_BYTES = 96;
-export const DRIVER_VERSION_BYTES = 80;
-export const HANDLE_BYTES = 8;
-export const NUMBER_BYTES = 4;
+const TEXT_BYTES = 96;
+const DRIVER_VERSION_BYTES = 80;
+const HANDLE_BYTES = 8;
+const NUMBER_BYTES = 4;
 
 /** nvmlConfComputeSystemState_t: environment, ccFeature, devToolsMode. */
-export const STATE_BYTES = 12;
+const STATE_BYTES = 12;
 /** nvmlSystemConfComputeSettings_v1_t: version, environment, ccFeature, devToolsMode, multiGpuMode. */
 const SETTINGS_BYTES = 20;
 /** NVML_STRUCT_VERSION: the size, and the version in the highest byte. */
@@ -30,18 +30,18 @@ export interface ConfidentialMode {
 const ENVIRONMENTS = ['unavailable', 'simulation', 'production'] as const;
 const MULTI_GPU = ['none', 'protected_pcie', 'nvle'] as const;
 
-export function emptySettings(): Buffer {
+function emptySettings(): Buffer {
   const bytes = Buffer.alloc(SETTINGS_BYTES);
   bytes.writeUInt32LE(SETTINGS_V1, 0);
   return bytes;
 }
 
-export const readSettings = (bytes: Buffer): ConfidentialMode => ({
+const readSettings = (bytes: Buffer): ConfidentialMode => ({
   ...readState(bytes.subarray(4)),
   multi_gpu: MULTI_GPU[bytes.readUInt32LE(16)] ?? null,
 });
 
-export const readState = (bytes: Buffer): ConfidentialMode => ({
+const readState = (bytes: Buffer): ConfidentialMode => ({
   environment: ENVIRONMENTS[bytes.readUInt32LE(0)] ?? 'unavailable',
   confidential: bytes.readUInt32LE(4) === 1,
   // Anything but "off" is on.
@@ -52,10 +52,10 @@ export const readState = (bytes: Buffer): ConfidentialMode => ({
 /** nvmlConfComputeGpuCertificate_t: two sizes, the identity chain, the attestation chain. */
 const CERTIFICATE_CHAIN_BYTES = 0x1000;
 const ATTESTATION_CHAIN_BYTES = 0x1400;
-export const CERTIFICATE_BYTES = 8 + CERTIFICATE_CHAIN_BYTES + ATTESTATION_CHAIN_BYTES;
+const CERTIFICATE_BYTES = 8 + CERTIFICATE_CHAIN_BYTES + ATTESTATION_CHAIN_BYTES;
 
 /** The attestation chain, PEM, leaf first; null where the driver states an impossible size. */
-export function readAttestationChain(bytes: Buffer): string | null {
+function readAttestationChain(bytes: Buffer): string | null {
   const size = bytes.readUInt32LE(4);
   const start = 8 + CERTIFICATE_CHAIN_BYTES;
   return size === 0 || size > ATTESTATION_CHAIN_BYTES ? null : readText(bytes.subarray(start, start + size));
@@ -68,7 +68,7 @@ const MAX_REPORT_BYTES = 0x2000;
 const MAX_CEC_REPORT_BYTES = 0x1000;
 const REPORT_BYTES = REPORT_AT + MAX_REPORT_BYTES + MAX_CEC_REPORT_BYTES;
 
-export function reportRequest(nonce: Uint8Array): Buffer {
+function reportRequest(nonce: Uint8Array): Buffer {
   if (nonce.length !== NONCE_BYTES) throw new RangeError(`a nonce has ${NONCE_BYTES} bytes`);
   const bytes = Buffer.alloc(REPORT_BYTES);
   bytes.set(nonce, NONCE_AT);
@@ -79,7 +79,7 @@ export function reportRequest(nonce: Uint8Array): Buffer {
  * The SPDM request and its signed response; null where the driver states an impossible size. The report of the board's external
  * root of trust (CEC), which may follow, is not read: nothing here depends on it.
  */
-export function readReport(bytes: Buffer): Buffer | null {
+function readReport(bytes: Buffer): Buffer | null {
   const [size, cec_size] = [bytes.readUInt32LE(4), bytes.readUInt32LE(8)];
   if (size === 0 || size > MAX_REPORT_BYTES || cec_size > MAX_CEC_REPORT_BYTES) return null;
   return Buffer.from(bytes.subarray(REPORT_AT, REPORT_AT + size));
@@ -88,7 +88,7 @@ export function readReport(bytes: Buffer): Buffer | null {
 // Opens NVIDIA's management library (libnvidia-ml.so.1).
 
 /** Handles and numbers are passed by value, a Buffer as the address of its bytes. */
-export type Argument = number | bigint | Buffer;
+type Argument = number | bigint | Buffer;
 
 /** nvml.h. A handle is an opaque pointer. */
 const HANDLE = 'uintptr_t';
@@ -109,7 +109,7 @@ const FUNCTIONS = {
   nvmlDeviceGetConfComputeGpuCertificate: [HANDLE, OUT],
   nvmlDeviceGetConfComputeGpuAttestationReport: [HANDLE, OUT],
 } as const;
-export type FunctionName = keyof typeof FUNCTIONS;
+type FunctionName = keyof typeof FUNCTIONS;
 
 export interface NvmlLibrary {
   /** The return code; 13 (function not found) where this driver's library has no such function. */
@@ -153,7 +153,7 @@ function bound(library: KoffiLibrary, name: string, parameters: readonly string[
   }
 }
 
-export type Handle = bigint;
+type Handle = bigint;
 
 /** Every method throws {NvmlError}. */
 export interface Nvml {
@@ -231,12 +231,12 @@ export function createNvml(library: NvmlLibrary): Nvml {
 
 // A session with NVML: opens the GPUs and checks the mode for a collection.
 
-export interface Gpu extends Device {
+interface Gpu extends Device {
   readonly handle: Handle;
   readonly uuid: string;
 }
 
-export interface Session {
+interface Session {
   readonly gpus: readonly Gpu[];
   /** The GPUs reach each other over switches, which must be attested with them. */
   readonly protected_pcie: boolean;

@@ -162,6 +162,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     },
   });
   const { cpu = null } = options;
+  /** The kind of the last failure to make a session; null after a session. */
   let failure: string | null = null;
   const cpuSessions =
     cpu === null
@@ -180,10 +181,10 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
               one.sendStatus();
             }
           },
-          onFailure({ message }) {
+          onFailure({ kind, message }) {
             // On a machine that is no confidential VM the same failure recurs every minute.
-            log[failure === message ? 'debug' : 'error']({ message }, 'no session with the processor');
-            failure = message;
+            log[failure === kind ? 'debug' : 'error']({ message }, 'no session with the processor');
+            failure = kind;
           },
         });
   let announced = attester.devices;

@@ -20,8 +20,8 @@ import { MAX_RAW_LENGTH, type Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../common/attester.ts';
 import { RETRY_AFTER_MS } from '../common/retry.ts';
 import { SessionBusy, type Sessions, type Signed } from '../cpu/sessions.ts';
-import { DeadlineExceeded, type Timed, type TimedLeaf } from '../signing/batches.ts';
-import { QueueFull } from '../signing/queue.ts';
+import type { Timed, TimedLeaf } from '../signing/batches.ts';
+import { DeadlineExceeded, QueueFull } from '../signing/queue.ts';
 import type { Scheduler } from '../signing/scheduler.ts';
 import { nonceOfRaw } from './nonce.ts';
 

@@ -4,16 +4,11 @@ import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
 import type { BatchGroup, Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Collected } from '../common/attester.ts';
-import { QueueFull } from './queue.ts';
+import { QueueFull, withDeadline } from './queue.ts';
 import { type Leaf, makeLeaf, makeTree } from './tree.ts';
 
 /** Requests of all gateways that may wait in batches: a few collections' worth. */
 const MAX_WAITING_LEAVES = 4 * MAX_LEAVES;
-
-/** The request's deadline has passed. */
-export class DeadlineExceeded extends Error {
-  override readonly name = 'DeadlineExceeded';
-}
 
 /** The attester's result, checked, and how long each phase took. */
 export interface Timed extends Collected {
@@ -50,7 +45,7 @@ interface OpenBatch {
   closed: boolean;
 }
 
-export interface Batches {
+interface Batches {
   /**
    * A batch enters the queue with its first request, like any other attestation: the oldest is served first.
    * @param digest the SHA-256 of raw, in hex.
@@ -98,38 +93,17 @@ export function createBatches({ deadline_ms, run }: BatchesOptions): Batches {
       if (waiting >= MAX_WAITING_LEAVES) return Promise.reject(new QueueFull());
       const latest = open.get(group);
       const batch = latest !== undefined && latest.leaves.size < MAX_LEAVES ? latest : begin(group);
-      return new Promise<TimedLeaf>((resolve, reject) => {
-        const settle = () => {
-          clearTimeout(deadline);
-          cancel.removeEventListener('abort', onCancel);
-          batch.leaves.delete(leaf);
-        };
-        const abandon = (reason: unknown) => {
-          if (!batch.closed) waiting--;
-          settle();
-          reject(reason);
-          if (batch.leaves.size > 0) return;
-          // No request may join the batch any more.
-          close(group, batch);
-          batch.abort.abort(reason);
-        };
-        const leaf: Waiting = {
-          ...makeLeaf(digest),
-          arrived_ms: performance.now(),
-          resolve(timed) {
-            settle();
-            resolve(timed);
-          },
-          reject(reason) {
-            settle();
-            reject(reason);
-          },
-        };
-        const onCancel = () => abandon(cancel.reason);
-        const deadline = setTimeout(() => abandon(new DeadlineExceeded('not done in time')), deadline_ms);
-        cancel.addEventListener('abort', onCancel);
-        batch.leaves.add(leaf);
-        waiting++;
+      const { promise, resolve, reject } = Promise.withResolvers<TimedLeaf>();
+      const leaf: Waiting = { ...makeLeaf(digest), arrived_ms: performance.now(), resolve, reject };
+      batch.leaves.add(leaf);
+      waiting++;
+      return withDeadline(promise, deadline_ms, cancel, (reason) => {
+        if (!batch.closed) waiting--;
+        batch.leaves.delete(leaf);
+        if (batch.leaves.size > 0) return;
+        // No request may join the batch any more.
+        close(group, batch);
+        batch.abort.abort(reason);
       });
     },
   };

@@ -1,5 +1,8 @@
-// The queue in front of the GPUs: bounded, in order of arrival, one job at a time for each signer. A job can be cancelled.
+// The queue in front of the GPUs: bounded, in order of arrival, one job at a time for each signer. A job can be cancelled, and a request
+// has a deadline.
+import { until } from '../common/lock.ts';
 import { RETRY_AFTER_MS } from '../common/retry.ts';
+import { createWaiters } from '../common/waiters.ts';
 
 /** The grace period of an aborted job, before the next one starts beside it. */
 const GRACE_MS = 2_000;
@@ -11,12 +14,36 @@ export class QueueFull extends Error {
   readonly retry_after_ms = RETRY_AFTER_MS.queue_full;
 }
 
-interface Job {
-  readonly work: (signer: number) => Promise<void>;
-  readonly signal: AbortSignal;
+/** The request's deadline has passed. */
+export class DeadlineExceeded extends Error {
+  override readonly name = 'DeadlineExceeded';
 }
 
-export interface Queue {
+/** The result, unless the deadline passes or `cancel` is aborted first: then the reason is thrown, and `onAbandon` is called with it. */
+export function withDeadline<T>(
+  result: Promise<T>,
+  deadline_ms: number,
+  cancel: AbortSignal,
+  onAbandon: (reason: unknown) => void,
+): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const abandon = (reason: unknown) => {
+      settle();
+      reject(reason);
+      onAbandon(reason);
+    };
+    const onCancel = () => abandon(cancel.reason);
+    const deadline = setTimeout(() => abandon(new DeadlineExceeded('not done in time')), deadline_ms);
+    const settle = () => {
+      clearTimeout(deadline);
+      cancel.removeEventListener('abort', onCancel);
+    };
+    cancel.addEventListener('abort', onCancel);
+    result.then(resolve, reject).finally(settle);
+  });
+}
+
+interface Queue {
   readonly waiting: number;
   readonly running: number;
   /**
@@ -34,72 +61,42 @@ interface QueueOptions {
   readonly onStuck?: () => void;
 }
 
-function overrun(signal: AbortSignal): Promise<false> {
+/** Resolves when an aborted job has had its grace period. */
+function overrun(signal: AbortSignal): Promise<'stuck'> {
   return new Promise((resolve) => {
-    signal.addEventListener('abort', () => setTimeout(() => resolve(false), GRACE_MS).unref(), { once: true });
+    signal.addEventListener('abort', () => setTimeout(() => resolve('stuck'), GRACE_MS).unref(), { once: true });
   });
 }
 
-export function createQueue(options: QueueOptions): Queue {
-  const queued = new Set<Job>();
+export function createQueue({ attest_queue_max, signers, onStuck }: QueueOptions): Queue {
+  const waiters = createWaiters<number>(attest_queue_max, () => new QueueFull());
   /** Signers that have a job. */
   const busy = new Set<number>();
 
-  /** Starts a job on each free signer, as long as there are jobs. */
-  function next(): void {
-    for (let signer = 0; signer < options.signers() && queued.size > 0; signer++)
-      if (!busy.has(signer)) void serve(signer);
-  }
-
-  async function serve(signer: number): Promise<void> {
-    busy.add(signer);
-    for (const job of queued) {
-      queued.delete(job);
-      if (job.signal.aborted) continue;
-      // An attester that ignores its signal must not hold up the jobs after it.
-      if (!(await Promise.race([job.work(signer).then(() => true), overrun(job.signal)]))) options.onStuck?.();
-    }
-    busy.delete(signer);
+  /** Gives each free signer to the job that has waited longest. */
+  function assign(): void {
+    for (let signer = 0; signer < signers(); signer++) if (!busy.has(signer) && waiters.give(signer)) busy.add(signer);
   }
 
   return {
     get waiting() {
-      return queued.size;
+      return waiters.count;
     },
     get running() {
       return busy.size;
     },
-    run<T>(work: (signal: AbortSignal, signer: number) => Promise<T>, cancel: AbortSignal): Promise<T> {
-      if (queued.size >= options.attest_queue_max) return Promise.reject(new QueueFull());
-      return new Promise<T>((resolve, reject) => {
-        const stop = new AbortController();
-        const onCancel = () => {
-          settle();
-          stop.abort(cancel.reason);
-          reject(cancel.reason);
-        };
-        const settle = () => {
-          cancel.removeEventListener('abort', onCancel);
-          queued.delete(job);
-        };
-        const job: Job = {
-          signal: stop.signal,
-          work: async (signer) => {
-            try {
-              const result = await work(stop.signal, signer);
-              settle();
-              resolve(result);
-            } catch (error) {
-              settle();
-              reject(error);
-            }
-          },
-        };
-        if (cancel.aborted) return onCancel();
-        cancel.addEventListener('abort', onCancel);
-        queued.add(job);
-        next();
+    async run<T>(work: (signal: AbortSignal, signer: number) => Promise<T>, cancel: AbortSignal): Promise<T> {
+      const assigned = waiters.wait(cancel);
+      assign();
+      const signer = await assigned;
+      const job = cancel.aborted ? Promise.reject(cancel.reason) : work(cancel, signer);
+      // An attester that ignores its signal must not hold up the jobs after it.
+      void Promise.race([Promise.allSettled([job]), overrun(cancel)]).then((end) => {
+        if (end === 'stuck') onStuck?.();
+        busy.delete(signer);
+        assign();
       });
+      return until(job, cancel);
     },
   };
 }

@@ -5,9 +5,9 @@ import type { BatchGroup } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../common/attester.ts';
 import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from '../common/retry.ts';
-import { createBatches, DeadlineExceeded, type Timed, type TimedLeaf } from './batches.ts';
+import { createBatches, type Timed, type TimedLeaf } from './batches.ts';
 import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
-import { createQueue } from './queue.ts';
+import { createQueue, DeadlineExceeded, withDeadline } from './queue.ts';
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
@@ -149,30 +149,13 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   }
 
   /** Each request has its own deadline. The attestation is aborted when no request waits for it any more. */
-  function wait(shared: InFlight, cancel: AbortSignal, onAbandon: () => void): Promise<Timed> {
-    shared.requests++;
-    return new Promise<Timed>((resolve, reject) => {
-      const abandon = (reason: unknown) => {
-        settle();
-        reject(reason);
-        onAbandon();
-        if (--shared.requests === 0) shared.abort.abort(reason);
-      };
-      const deadline = setTimeout(() => abandon(new DeadlineExceeded('not done in time')), attest_deadline_ms);
-      const onCancel = () => abandon(cancel.reason);
-      const settle = () => {
-        clearTimeout(deadline);
-        cancel.removeEventListener('abort', onCancel);
-      };
-      cancel.addEventListener('abort', onCancel);
-      shared.result.then(resolve, reject).finally(settle);
-    });
-  }
-
   function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number, byAll = false): Promise<Timed> {
     const shared = shareOrBegin(nonce, attempts, byAll);
-    return wait(shared, cancel, () => {
-      if (shared.requests === 1 && inFlight.get(nonce) === shared) inFlight.delete(nonce);
+    shared.requests++;
+    return withDeadline(shared.result, attest_deadline_ms, cancel, (reason) => {
+      if (--shared.requests > 0) return;
+      if (inFlight.get(nonce) === shared) inFlight.delete(nonce);
+      shared.abort.abort(reason);
     });
   }
 

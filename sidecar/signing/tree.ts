@@ -18,7 +18,7 @@ export function makeLeaf(digest: Nonce): Leaf {
   return { salt: salt.toString('hex'), hash: hash('sha256', leafMessage(salt, Buffer.from(digest, 'hex'))) };
 }
 
-export interface Tree<L extends Leaf> {
+interface Tree<L extends Leaf> {
   readonly nonce: Nonce;
   /** The proof that is sent with each leaf's result. */
   readonly proofs: ReadonlyMap<L, Batch>;

@@ -1,7 +1,7 @@
 // What the twin can do wrong, on demand. The test changes these while everything runs; the next call sees the change.
 
-import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
 import type { CertificateStatus } from './ocsp.ts';
+import type { ReportOptions } from './report.ts';
 
 export interface Faults {
   /** NVML: added to each collection of a report. */

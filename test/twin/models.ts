@@ -14,9 +14,9 @@ import {
   sequence,
 } from '../../sidecar/attesters/simulated/certificate.ts';
 import { type Chip, GH100 } from '../../sidecar/attesters/simulated/pki.ts';
-import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
-import { field, measurementCounts, type OpaqueOptions, opaqueData } from '../../sidecar/attesters/simulated/report.ts';
+import { field, measurementCounts } from '../../sidecar/attesters/simulated/report.ts';
 import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+import { type OpaqueOptions, opaqueData, type ReportOptions } from './report.ts';
 import { makeRim, RIM_IDS } from './rim.ts';
 import type { RimSigner } from './rim-signer.ts';
 

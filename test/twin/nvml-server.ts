@@ -2,11 +2,11 @@
 import { createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { chainPem, type Device } from '../../sidecar/attesters/simulated/pki.ts';
-import { makeReport, opaqueData } from '../../sidecar/attesters/simulated/report.ts';
 import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import type { Faults } from './faults.ts';
 import { H100, type Model, NVSWITCH } from './models.ts';
 import { inNewFormat } from './new-format.ts';
+import { makeReport, opaqueData } from './report.ts';
 
 const PRODUCTION = 2;
 const INVALID_ARGUMENT = 2;

@@ -4,6 +4,9 @@ import { type Certificate, type Holder, issue, name, newKey } from '../../sideca
 import { NOT_AFTER, NOT_BEFORE, randomSerial } from '../../sidecar/attesters/simulated/pki.ts';
 import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 
+/** NVIDIA has one root for its devices and another for its reference values; so has the twin. */
+export const RIM_ROOT = 'Countersign SIMULATED CoRIM signing Root CA';
+
 export interface RimSigner {
   readonly root: Holder;
   readonly ca: Holder;

@@ -1,14 +1,7 @@
 // The test bench: a machine with simulated GPUs and switches, as far as NVIDIA's own verifier can see, with its services.
 
 import { join } from 'node:path';
-import {
-  DEVICE_ROOT,
-  type Device,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-  RIM_ROOT,
-} from '../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import type { ProgramEnvironment } from '../../sidecar/common/program.ts';
 import { loadConfig } from '../../sidecar/config.ts';
 import { temporaryFolder } from '../support/harness.ts';
@@ -16,7 +9,7 @@ import { type Faults, noFaults } from './faults.ts';
 import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';
 import { H100, type Model, NVSWITCH } from './models.ts';
 import { type NvmlServer, startNvmlServer } from './nvml-server.ts';
-import { makeRimSigner } from './rim-signer.ts';
+import { makeRimSigner, RIM_ROOT } from './rim-signer.ts';
 import { type Services, startServices } from './services.ts';
 import { sdkVenv, twinVenv } from './venv.ts';
 

@@ -1,8 +1,7 @@
 // An attestation, whole: what passes, and by which check each lie fails.
 import { describe, expect, test } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
-import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
+import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import {
   appraiseAttestation,
@@ -13,6 +12,8 @@ import {
 } from '../../verify/index.ts';
 import { CHECKS } from '../../verify/policy/checks.ts';
 import { vectorsPresent } from '../support/vectors.ts';
+import { makeReport } from '../twin/report.ts';
+import { RIM_ROOT } from '../twin/rim-signer.ts';
 import { text } from './gpu/genuine.ts';
 import {
   AT,

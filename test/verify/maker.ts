@@ -12,8 +12,8 @@ import {
   makeIssuers,
   makeRoot,
 } from '../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
+import { makeReport } from '../twin/report.ts';
 
 export const AT = new Date('2025-06-01T12:00:00Z');
 export const SECONDS = Math.floor(AT.getTime() / 1000);

@@ -56,10 +56,7 @@ export async function readEventLog(log: Uint8Array): Promise<LogEvent[]> {
 /** CCEL: an event in the old form, which lists the digests, then events with several digests each. */
 function readCcel(log: Uint8Array): LogEvent[] {
   const reader = new ByteReader(log, bad);
-  reader.number(4);
-  if (reader.number(4) !== EV_NO_ACTION) throw bad('it has no head');
-  reader.take(20);
-  const sizes = readHead(reader.take(reader.number(4)));
+  const sizes = readHead(reader);
   const events: LogEvent[] = [];
   for (let count = 0; reader.left >= 4; count++) {
     const register = reader.number(4);
@@ -76,9 +73,30 @@ function readCcel(log: Uint8Array): LogEvent[] {
   return events;
 }
 
-/** TCG_EfiSpecIdEvent: the sizes of digests by algorithm. */
-function readHead(head: Uint8Array): Map<number, number> {
-  const reader = new ByteReader(head, bad);
+/** The log up to its last event, without the unused memory of ones or zeros behind it; null where it is no log that verifiers read. */
+export function cutEventLog(log: Uint8Array): Uint8Array | null {
+  const isUnused = (bytes: Uint8Array) => [0xff, 0].some((fill) => bytes.every((byte) => byte === fill));
+  try {
+    const reader = new ByteReader(log, bad);
+    const sizes = readHead(reader);
+    while (reader.left > 0 && !isUnused(log.subarray(-reader.left).subarray(0, 8))) {
+      reader.take(8);
+      readDigests(reader, sizes);
+      reader.take(reader.number(4));
+    }
+    return reader.taken.length > MAX_LOG_BYTES ? null : reader.taken;
+  } catch (error) {
+    if (error instanceof CheckFailure) return null;
+    throw error;
+  }
+}
+
+/** An event in the old form that holds TCG_EfiSpecIdEvent: the sizes of digests by algorithm. */
+function readHead(log: ByteReader): Map<number, number> {
+  log.number(4);
+  if (log.number(4) !== EV_NO_ACTION) throw bad('it has no head');
+  log.take(20);
+  const reader = new ByteReader(log.take(log.number(4)), bad);
   if (new TextDecoder().decode(reader.take(16)) !== 'Spec ID Event03\0') throw bad('it is of another form');
   reader.take(8);
   const count = reader.number(4);

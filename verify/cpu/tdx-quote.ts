@@ -9,6 +9,8 @@ import type { PublicKey } from '../x509/public-key.ts';
 import { ByteReader } from './byte-reader.ts';
 
 export interface TdxQuote {
+  /** Without what follows its end. */
+  readonly bytes: Uint8Array;
   readonly version: 4 | 5;
   readonly body: TdReport;
   /** Header and body, which the attestation key signed. */
@@ -83,7 +85,8 @@ export function parseTdxQuote(bytes: Uint8Array): TdxQuote {
   }
   const body = readBody(reader.take(bodyBytes));
   const signed = reader.taken;
-  return { version, body, signed, ...readSignatureData(reader.take(reader.number(4))) };
+  const signatureData = readSignatureData(reader.take(reader.number(4)));
+  return { bytes: reader.taken, version, body, signed, ...signatureData };
 }
 
 function readHeader(header: Uint8Array): 4 | 5 {
@@ -115,7 +118,7 @@ function readBody(bytes: Uint8Array): TdReport {
   };
 }
 
-function readSignatureData(bytes: Uint8Array): Omit<TdxQuote, 'version' | 'body' | 'signed'> {
+function readSignatureData(bytes: Uint8Array): Omit<TdxQuote, 'bytes' | 'version' | 'body' | 'signed'> {
   const reader = new ByteReader(bytes, bad);
   const signature = reader.take(64);
   const attestationKeyBytes = reader.take(64);

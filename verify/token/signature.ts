@@ -173,7 +173,7 @@ function instant(seconds: number): string {
 type VerifyKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 /** Where NVIDIA publishes the keys of its remote attestation service. They change daily and stay for about a month. */
-export const NRAS_KEYS_URL = 'https://nras.attestation.nvidia.com/.well-known/jwks.json';
+export const NRAS_KEYS_URL = `${NRAS_ISSUER}/.well-known/jwks.json`;
 
 const MAX_KEYS = 1024;
 

@@ -30,7 +30,7 @@ export interface GoodStatus {
 }
 
 /** The tolerance between the responder's clock and ours. */
-const SKEW_MS = 5 * 60 * 1000;
+export const OCSP_SKEW_MS = 5 * 60 * 1000;
 /** The validity of a response without nextUpdate. NVIDIA's responses are valid for a day. */
 const DEFAULT_VALIDITY_MS = 24 * 60 * 60 * 1000;
 const ID_KP_OCSP_SIGNING = '1.3.6.1.5.5.7.3.9';
@@ -70,7 +70,7 @@ export async function verifyOcsp(
   if (options.nonce !== undefined && (nonce === null || !equal(nonce, options.nonce)))
     throw invalid(`the OCSP response about ${label} does not answer the request: its nonce is another`);
   const window = validity(single);
-  if (!(options.at.getTime() >= window.thisUpdate.getTime() - SKEW_MS))
+  if (!(options.at.getTime() >= window.thisUpdate.getTime() - OCSP_SKEW_MS))
     throw invalid(
       `the OCSP response about ${label} is from ${iso(window.thisUpdate)}, later than the time of the check`,
     );

@@ -3,7 +3,14 @@
 
 import { LRUCache } from 'lru-cache';
 import type { Collateral, OcspQuery } from '../../../verify/index.ts';
-import { appraiseOcsp, fetchOcsp, fetchRim, ocspId, type ServiceOptions } from '../../../verify/service.ts';
+import {
+  appraiseOcsp,
+  fetchOcsp,
+  fetchRim,
+  OCSP_SKEW_MS,
+  ocspId,
+  type ServiceOptions,
+} from '../../../verify/service.ts';
 import { createKeptFiles, type KeptFiles } from '../../common/kept-files.ts';
 
 interface KeptCollateralOptions extends EntryOptions {
@@ -20,8 +27,6 @@ export interface KeptCollateral extends Collateral {
   outages(): ReadonlySet<Kind>;
 }
 
-/** The difference between the responder's clock and ours that verify/ allows. */
-const SKEW_MS = 5 * 60_000;
 const MAX_ENTRIES = 1024;
 const LONG_AGO = new Date(0);
 
@@ -88,7 +93,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
       const id = await ocspId(query);
       const at = query.at.getTime();
       let entry: Entry | null = entries.get(id) ?? null;
-      if (entry === null || at < entry.from.getTime() - SKEW_MS || at > entry.until.getTime()) {
+      if (entry === null || at < entry.from.getTime() - OCSP_SKEW_MS || at > entry.until.getTime()) {
         const stored = async () => {
           const response = entry === null ? await store.read('ocsp', id) : null;
           return response === null ? null : ocspEntry(id, query, { response }, LONG_AGO, options);

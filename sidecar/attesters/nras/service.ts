@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import type { Jwks } from '../../../verify/index.ts';
-import { readLimited } from '../../../verify/service.ts';
+import { NRAS_KEYS_URL, readLimited } from '../../../verify/service.ts';
 import { AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { networkReason, retryAfterMs } from '../../common/http.ts';
 import { shared } from '../../common/lock.ts';
@@ -37,7 +37,7 @@ export async function readAuthorization(file: string | undefined): Promise<strin
   return `Bearer ${key}`;
 }
 
-export const NRAS_URL = 'https://nras.attestation.nvidia.com/v4/attest/gpu';
+export const NRAS_URL = new URL('/v4/attest/gpu', NRAS_KEYS_URL).href;
 
 interface RequestOptions {
   readonly url: string;
@@ -163,7 +163,7 @@ const MIN_INTERVAL_MS = 30_000;
 const MAX_KEYS_BYTES = 1024 * 1024;
 
 /** /.well-known/jwks.json of the service. */
-export const keysUrl = (service_url: string): string => new URL('/.well-known/jwks.json', service_url).href;
+export const keysUrl = (service_url: string): string => new URL(new URL(NRAS_KEYS_URL).pathname, service_url).href;
 
 export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): NrasKeys {
   let kept: { readonly keys: Jwks; readonly at: number } | null = null;

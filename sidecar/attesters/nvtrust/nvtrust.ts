@@ -9,9 +9,10 @@ import { LRUCache } from 'lru-cache';
 import type { Nonce } from '../../../proto/raw.ts';
 import { CheckFailure } from '../../../verify/index.ts';
 import { type ParsedToken, parseToken } from '../../../verify/service.ts';
-import { type Attester, AttesterError, type Collected, type Device } from '../../common/attester.ts';
+import type { Attester, AttesterError, Collected, Device } from '../../common/attester.ts';
 import { type ProgramEnvironment, unreffed } from '../../common/program.ts';
 import { backoffMs, WORKER_START } from '../../common/retry.ts';
+import { createWaiters } from '../../common/waiters.ts';
 import { failure } from './failures.ts';
 import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './worker.ts';
 
@@ -20,7 +21,7 @@ export interface NvtrustOptions {
   readonly venv: string;
   /** The setting `worker_environment`: the addresses of NVIDIA's RIM and OCSP services, the service key, proxies. */
   readonly environment: ProgramEnvironment;
-  /** Worker processes kept at all times, 1 to 16. With two, one is at work and one warm. */
+  /** Worker processes kept at all times, as NVTRUST_WORKERS says. With two, one is at work and one warm. */
   readonly workers: number;
   /** From the nonce to the result; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
   readonly answer_deadline_ms?: number;
@@ -35,7 +36,6 @@ export interface NvtrustOptions {
 }
 
 const WORKER = fileURLToPath(new URL('./python/worker.py', import.meta.url));
-const MAX_WORKERS = 16;
 
 /** Returns once a worker is warm. @throws {AttesterError} when no worker can start: no SDK, no driver, CC mode off. */
 export async function createNvtrustAttester(options: NvtrustOptions): Promise<Attester> {
@@ -45,8 +45,6 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     start_deadline_ms = 60_000,
     backoff_ms = WORKER_START.first_ms,
   } = options;
-  if (!Number.isInteger(workers) || workers < 1 || workers > MAX_WORKERS)
-    throw new AttesterError('collection_failed', `nvtrust runs 1 to ${MAX_WORKERS} workers`, false);
   const command = options.command ?? [interpreter(options.venv), WORKER];
   const folder = makeWorkerFolder();
   const pool = createPool({
@@ -192,16 +190,11 @@ interface Pool {
   close(): Promise<void>;
 }
 
-interface Waiter {
-  give(worker: Worker): void;
-  refuse(error: unknown): void;
-}
-
 export function createPool(options: PoolOptions): Pool {
   const alive = new Set<Worker>();
   const starting = new Set<Worker>();
   const warm = new Set<Worker>();
-  const waiters = new Set<Waiter>();
+  const waiters = createWaiters<Worker>();
   const first = Promise.withResolvers<readonly Device[]>();
   first.promise.catch(() => {});
   let failures = 0;
@@ -224,7 +217,7 @@ export function createPool(options: PoolOptions): Pool {
         if (!alive.has(worker)) return;
         failures = 0;
         first.resolve(devices);
-        offer(worker);
+        if (!waiters.give(worker)) warm.add(worker);
         fill();
       },
       (error: AttesterError) => {
@@ -240,12 +233,6 @@ export function createPool(options: PoolOptions): Pool {
     });
   }
 
-  function offer(worker: Worker): void {
-    const [waiter] = waiters;
-    if (waiter === undefined) warm.add(worker);
-    else waiter.give(worker);
-  }
-
   function report(error: AttesterError): void {
     if (closed) return;
     last = error;
@@ -255,7 +242,7 @@ export function createPool(options: PoolOptions): Pool {
       timer = null;
       fill();
     }, wait_ms);
-    if (warm.size === 0 && starting.size === 0) for (const waiter of [...waiters]) waiter.refuse(error);
+    if (warm.size === 0 && starting.size === 0) waiters.refuseAll(error);
   }
 
   fill();
@@ -269,31 +256,12 @@ export function createPool(options: PoolOptions): Pool {
       }
       if (closed) return Promise.reject(failure('worker_died', 'the workers have been dismissed'));
       if (last !== null && timer !== null && starting.size === 0) return Promise.reject(last);
-      return new Promise((resolve, reject) => {
-        const settle = () => {
-          waiters.delete(waiter);
-          signal.removeEventListener('abort', onAbort);
-        };
-        const waiter: Waiter = {
-          give(worker) {
-            settle();
-            resolve(worker);
-          },
-          refuse(error) {
-            settle();
-            reject(error);
-          },
-        };
-        const onAbort = () => waiter.refuse(signal.reason);
-        if (signal.aborted) return reject(signal.reason);
-        signal.addEventListener('abort', onAbort);
-        waiters.add(waiter);
-      });
+      return waiters.wait(signal);
     },
     async close() {
       closed = true;
       if (timer !== null) clearTimeout(timer);
-      for (const waiter of [...waiters]) waiter.refuse(failure('worker_died', 'the workers have been dismissed'));
+      waiters.refuseAll(failure('worker_died', 'the workers have been dismissed'));
       warm.clear();
       for (const worker of alive) worker.kill();
       await Promise.race([Promise.all([...alive].map((worker) => worker.gone)), unreffed(EXIT_GRACE_MS)]);

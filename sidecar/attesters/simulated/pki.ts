@@ -31,18 +31,15 @@ export const ROOT_FILE = 'root.pem';
  */
 export const KEY_FILE = 'root.key';
 
-/** NVIDIA has one root for its devices and another for its reference values; so has the twin. */
 export const DEVICE_ROOT = 'Countersign SIMULATED Device Identity CA';
-export const RIM_ROOT = 'Countersign SIMULATED CoRIM signing Root CA';
-type RootName = typeof DEVICE_ROOT | typeof RIM_ROOT;
-const subjectOf = (root: RootName) => name(['CN', root], ['O', TWIN.organization]);
+const subjectOf = (root: string) => name(['CN', root], ['O', TWIN.organization]);
 
 export const NOT_BEFORE = new Date('2022-01-01T00:00:00Z');
 /** "No well-defined expiration date" (RFC 5280 §4.1.2.5), as in the genuine device certificates. */
 export const NOT_AFTER = new Date('9999-12-31T23:59:59Z');
 
-/** Reads the root kept in `dir`, or makes one there. Safe to call from several processes at once. @throws {RootError} */
-export async function loadOrMakeRoot(dir: string, root: RootName = DEVICE_ROOT): Promise<Holder> {
+/** Reads the root of that name kept in `dir`, or makes one there. Safe to call from several processes at once. @throws {RootError} */
+export async function loadOrMakeRoot(dir: string, root: string = DEVICE_ROOT): Promise<Holder> {
   const keyFile = join(dir, KEY_FILE);
   const rootFile = join(dir, ROOT_FILE);
   try {
@@ -70,7 +67,7 @@ export async function loadOrMakeRoot(dir: string, root: RootName = DEVICE_ROOT):
 }
 
 /** A root that is not saved. */
-export function makeRoot(root: RootName): Holder {
+export function makeRoot(root: string): Holder {
   const { key, publicKey } = newKey();
   const extensions = [basicConstraints(true), keyUsage('keyCertSignAndCrlSign')];
   const spec = {
@@ -96,7 +93,7 @@ export function randomSerial(): Buffer {
 /** A first byte that keeps an INTEGER positive and at its full length. */
 export const positive = (byte = 0): number => (byte & 0x3f) | 0x40;
 
-function parse(text: string, file: string, root: RootName): Holder {
+function parse(text: string, file: string, root: string): Holder {
   let key: KeyObject;
   let certificate: X509Certificate;
   try {

@@ -25,37 +25,29 @@ const LOCAL_SECRET = 'secret';
 interface TokenSubject {
   readonly hwmodel: string;
   readonly ueid: string;
-  readonly driverVersion?: string;
-  readonly vbiosVersion?: string;
 }
 
-/** Deviations, for tests. By default the token passes every check. */
-export interface TokenOptions {
-  /** False writes a token whose appraisal failed. */
-  readonly result?: boolean;
-  /** Merged into the claims of every device, before the digest is taken. */
-  readonly claims?: Readonly<Record<string, Json>>;
-}
+export type TokenClaims = Readonly<Record<string, Json>>;
 
 /**
  * `[["JWT", outer], {"LOCAL_GPU_CLAIMS": [["JWT", platform], {"GPU-0": device, …}]}]` as JSON text. The platform token names
  * each device's claims by digest: SHA-256 over Python's `json.dumps` of them, before `nbf`, `exp`, `iat` and `jti` are added.
  */
-export function makeToken(
-  nonce: string,
-  subjects: readonly TokenSubject[],
-  now: Date,
-  options: TokenOptions = {},
-): string {
+export function makeToken(nonce: string, subjects: readonly TokenSubject[], now: Date): string {
+  return tokenOf(
+    nonce,
+    subjects.map((subject) => claimsOf(subject, nonce)),
+    true,
+    now,
+  );
+}
+
+/** The token over the claims of these devices. `result`: that of the appraisal as a whole. */
+export function tokenOf(nonce: string, claims_by_device: readonly TokenClaims[], result: boolean, now: Date): string {
   const times = () => lifetime(now);
   const devices: Record<string, string> = {};
   const submods: Record<string, Json> = {};
-  subjects.forEach((subject, i) => {
-    const claims = {
-      ...deviceClaims(subject, options.result ?? true),
-      ...identityClaims(subject, nonce),
-      ...options.claims,
-    };
+  claims_by_device.forEach((claims, i) => {
     const digest = createHash('sha256').update(pythonJson(claims)).digest('hex');
     submods[`GPU-${i}`] = ['DIGEST', ['SHA256', digest]];
     devices[`GPU-${i}`] = jwt({ ...claims, ...times() }, LOCAL_SECRET);
@@ -67,7 +59,7 @@ export function makeToken(
     jti,
     'x-nvidia-ver': '3.0',
     iss: 'SIMULATED-LOCAL_GPU_VERIFIER',
-    'x-nvidia-overall-att-result': options.result ?? true,
+    'x-nvidia-overall-att-result': result,
     submods,
     eat_nonce: nonce,
   };
@@ -75,7 +67,8 @@ export function makeToken(
   return pythonJson([['JWT', outer], { LOCAL_GPU_CLAIMS: [['JWT', jwt(platform, LOCAL_SECRET)], devices] }]);
 }
 
-function deviceClaims(subject: TokenSubject, result: boolean): Record<string, Json> {
+/** Of a device that passes the appraisal. */
+export function claimsOf({ hwmodel, ueid }: TokenSubject, nonce: string): TokenClaims {
   const certificates = {
     'x-nvidia-cert-expiration-date': '9999-12-31T23:59:59',
     'x-nvidia-cert-status': 'valid',
@@ -83,10 +76,10 @@ function deviceClaims(subject: TokenSubject, result: boolean): Record<string, Js
     'x-nvidia-cert-revocation-reason': null,
   };
   return {
-    measres: result ? 'success' : 'fail',
+    measres: 'success',
     'x-nvidia-gpu-arch-check': true,
-    'x-nvidia-gpu-driver-version': subject.driverVersion ?? TWIN.driver_version,
-    'x-nvidia-gpu-vbios-version': subject.vbiosVersion ?? TWIN.vbios_version,
+    'x-nvidia-gpu-driver-version': TWIN.driver_version,
+    'x-nvidia-gpu-vbios-version': TWIN.vbios_version,
     'x-nvidia-gpu-attestation-report-cert-chain': certificates,
     'x-nvidia-gpu-attestation-report-cert-chain-fwid-match': true,
     'x-nvidia-gpu-attestation-report-parsed': true,
@@ -105,13 +98,14 @@ function deviceClaims(subject: TokenSubject, result: boolean): Record<string, Js
     'x-nvidia-gpu-vbios-rim-signature-verified': true,
     'x-nvidia-gpu-vbios-rim-measurements-available': true,
     'x-nvidia-gpu-vbios-index-no-conflict': true,
-    ...(result ? { secboot: true, dbgstat: 'disabled' } : {}),
+    secboot: true,
+    dbgstat: 'disabled',
+    eat_nonce: nonce,
+    hwmodel,
+    ueid,
+    oemid: TWIN.manufacturer_id,
+    iss: 'SIMULATED-LOCAL_GPU_VERIFIER',
   };
-}
-
-function identityClaims(subject: TokenSubject, nonce: string): Record<string, Json> {
-  const { hwmodel, ueid } = subject;
-  return { eat_nonce: nonce, hwmodel, ueid, oemid: TWIN.manufacturer_id, iss: 'SIMULATED-LOCAL_GPU_VERIFIER' };
 }
 
 /** As in tokens of `nvtrust`: an hour, and two minutes for clocks that run behind. */

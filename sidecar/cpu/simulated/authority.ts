@@ -21,7 +21,7 @@ export interface Spec {
   readonly extensions?: readonly Buffer[];
 }
 
-export type KeyType = 'rsa' | 'P-256' | 'P-384';
+type KeyType = 'rsa' | 'P-256' | 'P-384';
 
 const PSS_PARAMETERS = der.sequence(
   der.context(0, der.sequence(der.oid('2.16.840.1.101.3.4.2.2'), der.nil())),
@@ -36,8 +36,8 @@ const ALGORITHMS: Readonly<Record<KeyType, Buffer>> = {
   'P-256': der.sequence(der.oid('1.2.840.10045.4.3.2')),
   'P-384': der.sequence(der.oid('1.2.840.10045.4.3.3')),
 };
-export const SINCE = new Date('2024-01-01T00:00:00Z');
-export const UNTIL = new Date('2034-01-01T00:00:00Z');
+const SINCE = new Date('2024-01-01T00:00:00Z');
+const UNTIL = new Date('2034-01-01T00:00:00Z');
 
 /** RSA of 2,048 bits: AMD's has 4,096, which takes seconds to make. */
 export function newKeys(type: KeyType) {
@@ -84,7 +84,7 @@ export function certify(spec: Spec, keys: { key: KeyObject; publicKey: KeyObject
   return { ...keys, subject, der: signed(content, issuer?.key ?? keys.key) };
 }
 
-export interface CrlSpec {
+interface CrlSpec {
   readonly thisUpdate: Date;
   readonly nextUpdate: Date;
   readonly serials?: readonly number[];

@@ -34,11 +34,11 @@ const CPUID: Readonly<Record<Product, readonly [number, number]>> = {
   Genoa: [0x19, 0x11],
   Turin: [0x1a, 0x02],
 };
-export type Tcb = Readonly<Record<string, number>>;
+type Tcb = Readonly<Record<string, number>>;
 export const TCB: Tcb = { fmc: 1, bl: 9, tee: 1, snp: 23, ucode: 84 };
 export const CHIP_ID = Buffer.alloc(64, 0xc1);
 
-export function tcbBytes(product: Product, tcb: Tcb): Buffer {
+function tcbBytes(product: Product, tcb: Tcb): Buffer {
   const bytes = Buffer.alloc(8);
   for (const [part, at] of Object.entries(TCB_AT[product])) bytes[at] = tcb[part] ?? 0;
   return bytes;
@@ -103,7 +103,7 @@ export function makeSnpReport(product: Product, leaf: Holder, spec: ReportSpec =
   return signReport(report, leaf);
 }
 
-export function signReport(report: Buffer, leaf: Holder): Buffer {
+function signReport(report: Buffer, leaf: Holder): Buffer {
   const signature = sign('sha384', report.subarray(0, 0x2a0), { key: leaf.key, dsaEncoding: 'ieee-p1363' });
   report.set(signature.subarray(0, 48).toReversed(), 0x2a0);
   report.set(signature.subarray(48).toReversed(), 0x2a0 + 72);

@@ -89,7 +89,7 @@ const sized = (bytes: Buffer) => {
 };
 
 /** MRSIGNER of the enclave; a made-up one. */
-export const QE_SIGNER = Buffer.alloc(32, 0xdc);
+const QE_SIGNER = Buffer.alloc(32, 0xdc);
 
 export function makeQuote({ authority, root }: Intel, pck: Holder, spec: QuoteSpec = {}): Buffer {
   const { version = 5, body: bodyType = version === 5 ? 3 : 2, qeSvn = 4, authData = Buffer.alloc(32, 0xaa) } = spec;
@@ -122,7 +122,7 @@ export function makeQuote({ authority, root }: Intel, pck: Holder, spec: QuoteSp
   return Buffer.concat([signed, sized(end), spec.tail ?? Buffer.alloc(70)]);
 }
 
-export const REPORT_DATA = Buffer.concat([Buffer.alloc(32, 0xd0), Buffer.alloc(32)]);
+const REPORT_DATA = Buffer.concat([Buffer.alloc(32, 0xd0), Buffer.alloc(32)]);
 
 function makeBody(type: 2 | 3, spec: QuoteSpec): Buffer {
   const body = Buffer.alloc(type === 3 ? 648 : 584);

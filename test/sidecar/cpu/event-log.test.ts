@@ -1,8 +1,8 @@
 // The log of a guest's measured boot, as the collector adds it to a quote.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { TSM_ENTRY } from '../../../sidecar/config.ts';
-import { cutEventLog } from '../../../sidecar/cpu/event-log.ts';
 import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
+import { cutEventLog } from '../../../verify/cpu/event-log.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { makeCcel } from '../../verify/cpu/ccel.ts';
 import { createFakeTsm, tdxBlobs } from './fake-tsm.ts';

@@ -168,9 +168,16 @@ export function createFakeTsm(options: FakeOptions = {}): FakeTsm {
   };
 }
 
-/** Unsigned: what a collector reads of a report, and in `auxblob` the bytes that the report is over. */
+/** A report without a signature, and in `auxblob` the bytes that it is over. */
 export function snpBlobs(inblob: Buffer): Blobs {
-  const outblob = Buffer.alloc(1184, 0x5e);
+  const outblob = Buffer.alloc(1184);
+  // Version 2; the bit of the policy that is always one; ECDSA P-384.
+  for (const [at, value] of [
+    [0, 2],
+    [8, 1 << 17],
+    [0x34, 1],
+  ] as const)
+    outblob.writeUInt32LE(value, at);
   inblob.copy(outblob, 0x50);
   return { outblob, auxblob: Buffer.concat([Buffer.from('certificates'), inblob]) };
 }

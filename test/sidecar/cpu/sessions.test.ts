@@ -5,6 +5,7 @@ import type { Nonce } from '../../../proto/raw.ts';
 import { readStatement } from '../../../proto/statement.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
+import { until } from '../../../sidecar/common/lock.ts';
 import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
 import { createSessions, type Session, SessionBusy, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
@@ -254,6 +255,25 @@ describe('a session with a challenge', () => {
     release();
     expect(await same).toBe(await first);
     expect(readStatement((await running.challenged('d0'.repeat(32), never)).statement).challenge).toBe('d0'.repeat(32));
+  });
+
+  it('is made for those who stay when one leaves', async () => {
+    const { promise: gate, resolve: release } = Promise.withResolvers<void>();
+    let calls = 0;
+    const collector = withCollect((collect) => async (data, signal) => {
+      if (++calls > 1) await until(gate, signal);
+      return collect(data, signal);
+    });
+    const running = await start({ collector });
+    const leaver = new AbortController();
+    const leaves = running.challenged(CHALLENGE, leaver.signal);
+    const stays = running.challenged(CHALLENGE, never);
+    await eventually(() => calls === 2);
+    leaver.abort(new Error('the gateway left'));
+    await expect(leaves).rejects.toThrow('the gateway left');
+    release();
+    expect(readStatement((await stays).statement).challenge).toBe(CHALLENGE);
+    await expect(running.challenged(CHALLENGE, leaver.signal)).rejects.toThrow('the gateway left');
   });
 
   it('that failed is made again', async () => {

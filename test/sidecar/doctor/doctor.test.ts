@@ -105,6 +105,15 @@ describe('one thing wrong', () => {
       /chrony/,
     ],
     [
+      'a clock a minute behind, which agrees with an answer out of a cache',
+      {
+        fetch: (url, init) =>
+          answering(200, new Date(NOW.getTime() + (String(url).includes('ocsp') ? 0 : 60_000)))(url, init),
+      },
+      ['clock warn'],
+      /chrony/,
+    ],
+    [
       'a socket folder of others',
       { access: async (path: string) => (path === '/run/countersign' ? 'EACCES' : null) },
       ['socket fail'],

@@ -11,8 +11,7 @@ import {
 } from '../../../proto/frames.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
-import { DeadlineExceeded } from '../../../sidecar/signing/batches.ts';
-import { QueueFull } from '../../../sidecar/signing/queue.ts';
+import { DeadlineExceeded, QueueFull } from '../../../sidecar/signing/queue.ts';
 import { createScheduler, type Scheduler } from '../../../sidecar/signing/scheduler.ts';
 import { makeLeaf, makeTree } from '../../../sidecar/signing/tree.ts';
 import { startSidecar, temporaryFolder } from '../../support/harness.ts';

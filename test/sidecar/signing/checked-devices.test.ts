@@ -10,10 +10,10 @@ import {
   makeIssuers,
   makeRoot,
 } from '../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport, type ReportOptions } from '../../../sidecar/attesters/simulated/report.ts';
 import type { Attester, Collected } from '../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../sidecar/signing/evidence-check.ts';
 import { B200, H100, type Model, NVSWITCH } from '../../twin/models.ts';
+import { makeReport, type ReportOptions } from '../../twin/report.ts';
 
 const root = makeRoot(DEVICE_ROOT);
 const nonce = randomBytes(32).toString('hex') as Nonce;

@@ -6,9 +6,9 @@ import { bare, evidenceOf, type ForgeOptions, forge } from '../../../scripts/vec
 import { AT, DAY_MS, deviceOf } from '../../../scripts/vectors/world.ts';
 import { extension, issue, nil } from '../../../sidecar/attesters/simulated/certificate.ts';
 import type { Device } from '../../../sidecar/attesters/simulated/pki.ts';
-import type { ReportOptions } from '../../../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../../../sidecar/attesters/simulated/token.ts';
 import { verifyAttestation, verifyEvidence } from '../../../verify/index.ts';
+import type { ReportOptions } from '../../twin/report.ts';
 import { codeOf, codeOfEvidence, good, options, refused, refusedEvidence, world } from './attacks.ts';
 
 const nonce = nonceHex(rawOf(WHOLE));

@@ -3,11 +3,11 @@ import { describe, expect, test } from 'vitest';
 import { answerAbout, answers, rims } from '../../../scripts/vectors/endorsements.ts';
 import { resigned, withProduct } from '../../../scripts/vectors/resign.ts';
 import { AT, DAY_MS } from '../../../scripts/vectors/world.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, makeRoot } from '../../../sidecar/attesters/simulated/pki.ts';
 import { labelled } from '../../../sidecar/attesters/simulated/twin.ts';
 import { createCollateral, type FailureCode } from '../../../verify/index.ts';
 import { makeRim, RIM_IDS } from '../../twin/rim.ts';
-import { makeRimSigner, type RimSigner } from '../../twin/rim-signer.ts';
+import { makeRimSigner, RIM_ROOT, type RimSigner } from '../../twin/rim-signer.ts';
 import { codeOf, good, refused, within, world } from './attacks.ts';
 
 const signer = world.rimSigner;

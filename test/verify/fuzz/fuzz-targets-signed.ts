@@ -10,7 +10,6 @@ import { answerAbout, subjects } from '../../../scripts/vectors/endorsements.ts'
 import { nonceHex, rawOf, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { AT, type World } from '../../../scripts/vectors/world.ts';
 import { chainPem } from '../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../../sidecar/attesters/simulated/report.ts';
 import { fwidOf } from '../../../verify/gpu/nvidia.ts';
 import { verifyRim } from '../../../verify/gpu/rim/rim.ts';
 import { parseOpaque } from '../../../verify/gpu/spdm/opaque.ts';
@@ -19,6 +18,7 @@ import { type Certificate, parseCertificate, parsePem } from '../../../verify/x5
 import { signedBy, verifyChain } from '../../../verify/x509/chain.ts';
 import { parseOcspResponse } from '../../../verify/x509/ocsp.ts';
 import { verifyOcsp } from '../../../verify/x509/revocation.ts';
+import { makeReport } from '../../twin/report.ts';
 import { makeRim } from '../../twin/rim.ts';
 import { mutateBytes, mutateText } from './fuzz-bytes.ts';
 import { mutateDer } from './fuzz-der.ts';

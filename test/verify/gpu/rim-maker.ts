@@ -1,11 +1,11 @@
 // Makes RIMs of our own under a test root, whole or with one thing wrong that the signature still covers.
 import { createHash, type KeyObject, sign } from 'node:crypto';
 import type { Holder, Certificate as Issued } from '../../../sidecar/attesters/simulated/certificate.ts';
-import { makeRoot, RIM_ROOT } from '../../../sidecar/attesters/simulated/pki.ts';
+import { makeRoot } from '../../../sidecar/attesters/simulated/pki.ts';
 import { childElements, type Element, isNamed, parseXml } from '../../../verify/gpu/rim/xml.ts';
 import { canonicalDocument, canonicalSubset } from '../../../verify/gpu/rim/xml-signature.ts';
 import { type Certificate, parseCertificate } from '../../../verify/x509/certificate.ts';
-import { makeRimSigner, type SignerOptions } from '../../twin/rim-signer.ts';
+import { makeRimSigner, RIM_ROOT, type SignerOptions } from '../../twin/rim-signer.ts';
 
 export const DS = 'http://www.w3.org/2000/09/xmldsig#';
 export const C14N = 'http://www.w3.org/2006/12/xml-c14n11';

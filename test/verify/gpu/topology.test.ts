@@ -10,9 +10,9 @@ import {
   makeIssuers,
   makeRoot,
 } from '../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport, type ReportOptions } from '../../../sidecar/attesters/simulated/report.ts';
 import { appraiseAttestation, appraiseEvidence, type VerifyOptions } from '../../../verify/index.ts';
 import { B200, H100, type Model, NVSWITCH } from '../../twin/models.ts';
+import { makeReport, type ReportOptions } from '../../twin/report.ts';
 import { options as full, world } from '../attacks/attacks.ts';
 
 const root = makeRoot(DEVICE_ROOT);

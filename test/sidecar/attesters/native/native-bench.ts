@@ -10,14 +10,13 @@ import {
   makeDevice,
   makeIssuers,
   makeRoot,
-  RIM_ROOT,
 } from '../../../../sidecar/attesters/simulated/pki.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
 import { type Faults, noFaults } from '../../../twin/faults.ts';
 import { buildLibrary, buildSwitchLibrary, NSCQ_FILE, NVML_FILE, SOCKET_FILE } from '../../../twin/library.ts';
 import { H100, type Model, NVSWITCH } from '../../../twin/models.ts';
 import { startNvmlServer } from '../../../twin/nvml-server.ts';
-import { makeRimSigner, type RimSigner } from '../../../twin/rim-signer.ts';
+import { makeRimSigner, RIM_ROOT, type RimSigner } from '../../../twin/rim-signer.ts';
 import { startServices } from '../../../twin/services.ts';
 import type { TwinOptions } from '../../../twin/twin.ts';
 

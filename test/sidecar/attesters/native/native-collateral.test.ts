@@ -8,10 +8,10 @@ import type { Nonce } from '../../../../proto/raw.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
 import { chainPem, type makeDevice } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../../../sidecar/attesters/simulated/report.ts';
 import type { Collector } from '../../../../sidecar/driver/collector.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
 import { noFaults } from '../../../twin/faults.ts';
+import { makeReport } from '../../../twin/report.ts';
 import { type EndorsementBench, startEndorsements } from './native-bench.ts';
 
 const never = new AbortController().signal;

@@ -12,12 +12,12 @@ import {
   makeIssuers,
   makeRoot,
 } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../../../sidecar/attesters/simulated/report.ts';
 import { createSimulatedAttester } from '../../../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester, AttesterError } from '../../../../sidecar/common/attester.ts';
 import type { Collector } from '../../../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
+import { makeReport } from '../../../twin/report.ts';
 import { type NrasService, noNrasFaults, startNras } from './nras-service.ts';
 
 const never = new AbortController().signal;

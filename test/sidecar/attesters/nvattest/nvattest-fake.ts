@@ -7,9 +7,9 @@ import { afterAll, beforeEach, expect } from 'vitest';
 import type { Nonce } from '../../../../proto/raw.ts';
 import { createNvattestAttester } from '../../../../sidecar/attesters/nvattest/nvattest.ts';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../../../sidecar/attesters/simulated/report.ts';
 import { AttesterError } from '../../../../sidecar/common/attester.ts';
 import { loadConfig } from '../../../../sidecar/config.ts';
+import { makeReport } from '../../../twin/report.ts';
 
 export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

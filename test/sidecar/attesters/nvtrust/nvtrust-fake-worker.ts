@@ -4,7 +4,7 @@ import { appendFileSync, closeSync, existsSync, readFileSync, writeFileSync, wri
 import { Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { makeToken } from '../../../../sidecar/attesters/simulated/token.ts';
+import { makeToken } from '../../../twin/token.ts';
 
 const [folder = ''] = process.argv.slice(2);
 const told = (file: string) => (existsSync(join(folder, file)) ? readFileSync(join(folder, file), 'utf8') : 'good');

@@ -12,9 +12,9 @@ import {
   makeIssuers,
   makeRoot,
 } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../../../sidecar/attesters/simulated/report.ts';
 import { FWID, measurementAt } from '../../../../sidecar/attesters/simulated/twin.ts';
 import { vector, vectorsPresent } from '../../../support/vectors.ts';
+import { makeReport } from '../../../twin/report.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'simulated-evidence-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -7,11 +7,11 @@ import {
   makeIssuers,
   makeRoot,
 } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../../../sidecar/attesters/simulated/report.ts';
 import { fwidOf } from '../../../../verify/gpu/nvidia.ts';
 import { type Certificate, parsePem } from '../../../../verify/x509/certificate.ts';
 import { vector, vectorsPresent } from '../../../support/vectors.ts';
 import { B200, type Model, NVSWITCH } from '../../../twin/models.ts';
+import { makeReport } from '../../../twin/report.ts';
 
 const REQUEST_BYTES = 37;
 
