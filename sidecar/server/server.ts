@@ -162,7 +162,6 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     },
   });
   const { cpu = null } = options;
-  /** The kind of the last failure to make a session; null after a session. */
   let failure: string | null = null;
   const cpuSessions =
     cpu === null
@@ -181,10 +180,10 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
               one.sendStatus();
             }
           },
-          onFailure({ kind, message }) {
+          onFailure({ message }) {
             // On a machine that is no confidential VM the same failure recurs every minute.
-            log[failure === kind ? 'debug' : 'error']({ message }, 'no session with the processor');
-            failure = kind;
+            log[failure === message ? 'debug' : 'error']({ message }, 'no session with the processor');
+            failure = message;
           },
         });
   let announced = attester.devices;
