@@ -167,7 +167,6 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     sidecar_socket: config.sidecar_socket,
     sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
-    max_attestations_in_flight: config.max_attestations_in_flight,
     max_attestations_waiting: config.max_attestations_waiting,
     permits: member === null ? createPermits(attestations) : member.permits('attestations', attestations),
     allow_simulated: config.allow_simulated,
