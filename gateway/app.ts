@@ -271,16 +271,9 @@ function createShared(
     timeout_ms: config.attestation_store_timeout_ms,
     onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
   });
-  const counter = {
-    get isReady() {
-      return connection.isReady;
-    },
-    eval: (script: string, options: { keys: string[]; arguments: string[] }) =>
-      connection.run((client) => client.eval(script, options)),
-  };
   return {
     store: createSharedStore(connection, memory, store, config),
-    rates: createRates(inStore(counter, limiter)),
+    rates: createRates(inStore(connection, limiter)),
     book: createSharedBook(connection, () =>
       log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
     ),
