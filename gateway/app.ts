@@ -3,8 +3,10 @@
 import { setImmediate } from 'node:timers/promises';
 import { Hono } from 'hono';
 import type { Logger } from 'pino';
+import { FAILURE_CODES } from '../verify/service.ts';
 import { createAttestor } from './attestation/attest.ts';
 import { createChecker } from './attestation/checker.ts';
+import { REFUSAL_CODES } from './attestation/interfaces.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
 import { createMemoryStore } from './attestation/store-memory.ts';
 import { createSharedStore } from './attestation/store-shared.ts';
@@ -163,6 +165,8 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const audit = member === null ? auditLogOf(config, log) : config.audit_log === null ? null : member.audit;
   const telemetry = createTelemetry(log, tracer, { book: config.api_keys_file === null ? null : book, audit });
   member?.metrics(telemetry.registry);
+  // An alert on the first refusal needs a value before it.
+  for (const code of [...REFUSAL_CODES, ...FAILURE_CODES]) telemetry.metrics.sidecarRefusals.inc({ code }, 0);
   const checker = createChecker();
   const attestations = {
     max_permits: config.max_attestations_in_flight,

@@ -15,6 +15,8 @@ export { fetchOcsp, fetchRim, ocspId, readLimited, type ServiceOptions } from '.
 export { checkRim } from './gpu/reference-values.ts';
 // What is checked before an attestation is handed on.
 export { type Carried, checkReports } from './gpu/report-check.ts';
+// For whoever counts failed checks by code.
+export { FAILURE_CODES } from './policy/checks.ts';
 export { checkAnswer, checkSession } from './session.ts';
 // Tokens, one step at a time. What parseToken returns is not yet verified.
 export { checkTokenDigests } from './token/digests.ts';

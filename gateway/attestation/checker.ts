@@ -1,6 +1,7 @@
 // Checks the sidecar's attestations and sessions. The checks run on a thread: a signature check takes a millisecond, and parsing the data
 // of a faulty sidecar may take longer.
 import type { Batch } from '../../proto/batch.ts';
+import type { FailureCode } from '../../verify/index.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../offload/thread.ts';
 
@@ -34,9 +35,9 @@ export interface SessionJob {
 
 export type CheckJob = AttestationJob | SessionJob;
 
-/** The check that failed, with the verifier's code. */
+/** The check that failed. */
 export interface Failure {
-  readonly code: string;
+  readonly code: FailureCode;
   readonly message: string;
 }
 
