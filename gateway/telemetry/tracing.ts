@@ -153,9 +153,9 @@ export function startTracing(options: TracingOptions, log: Logger): Tracer {
   const processor = new BatchSpanProcessor({
     // The exporter reads the collector's headers from the environment: they may hold a key and are used nowhere else.
     exporter: new OTLPTraceExporter({ url: endpoint }),
-    ...(batch.delay_ms === null ? {} : { scheduledDelayMillis: batch.delay_ms }),
-    ...(batch.queue === null ? {} : { maxQueueSize: batch.queue }),
-    ...(batch.size === null ? {} : { maxExportBatchSize: batch.size }),
+    scheduledDelayMillis: batch.delay_ms,
+    maxQueueSize: batch.queue,
+    maxExportBatchSize: batch.size,
   });
   const provider = new TracerProvider({ resource, sampler: samplerOf(options), spanProcessors: [processor] });
   return createTracer(provider.getTracer('countersign', VERSION), backendOf(options), () =>
