@@ -6,7 +6,7 @@ import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../offload/thread.ts';
 
 /** A job of the check thread: one attestation, or those of a batch, which differ only in `answers`. */
-export interface AttestationJob {
+interface AttestationJob {
   /** JSON of the attestation's token and evidence, in UTF-8. */
   readonly members: Uint8Array;
   /** The nonce that every report and the token must contain. */
@@ -16,7 +16,7 @@ export interface AttestationJob {
   readonly answers: readonly AnswerJob[];
 }
 
-export interface AnswerJob {
+interface AnswerJob {
   /** SHA-256 of raw, in hex. */
   readonly digest: string;
   /** Merkle proof of the digest under the nonce; null: the nonce is the digest. */
@@ -26,7 +26,7 @@ export interface AnswerJob {
 }
 
 /** A job of the check thread: one session, as JSON. */
-export interface SessionJob {
+interface SessionJob {
   readonly session: string;
   readonly simulatedRoot: string | null;
   /** The challenge that its statement must contain; absent: any or none. */

@@ -87,7 +87,7 @@ export interface Attested {
   readonly genuine: boolean;
 }
 
-export interface AttestOptions {
+interface AttestOptions {
   /** The start of the timeout, by performance.now(). */
   readonly began_ms?: number;
   /** The group of responses that may share a nonce with this one; null: none may. */
