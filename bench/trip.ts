@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { createChecker } from '../gateway/attestation/checker.ts';
 import { createSidecar } from '../gateway/attestation/sidecar-client.ts';
+import { createPermits } from '../gateway/limits/permits.ts';
 import { buildRaw, type Nonce } from '../proto/raw.ts';
 
 const READY_MS = 15_000;
@@ -22,7 +23,8 @@ export async function connectTo(sidecar_socket: string): Promise<Asker> {
     sidecar_uid: null,
     checker,
     attest_timeout_ms: ATTEST_MS,
-    max_attestations_in_flight: 1,
+    permits: createPermits({ max_permits: 1, max_waiting: 1 }),
+    max_attestations_waiting: 1,
     allow_simulated: true,
   });
   const close = () => {

@@ -3,15 +3,19 @@
 import { setImmediate } from 'node:timers/promises';
 import { Hono } from 'hono';
 import type { Logger } from 'pino';
+import { FAILURE_CODES } from '../verify/service.ts';
 import { createAttestor } from './attestation/attest.ts';
 import { createChecker } from './attestation/checker.ts';
+import { REFUSAL_CODES } from './attestation/interfaces.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
-import { createStores } from './attestation/store-shared.ts';
+import { createMemoryStore } from './attestation/store-memory.ts';
+import { createSharedStore } from './attestation/store-shared.ts';
 import { createBackends } from './backend/backends.ts';
 import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
 import { createProbe } from './backend/probe.ts';
-import { isMember, joinPrimary } from './cluster/member.ts';
+import { isMember, joinPrimary, type Member } from './cluster/member.ts';
+import { openConnection } from './cluster/store-connection.ts';
 import { type GatewayConfig, VERSION } from './config.ts';
 import type { Bindings, Deps, Env, Handler, Middleware } from './http/context.ts';
 import {
@@ -30,6 +34,7 @@ import { pathOf } from './http/target.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
+import { createRates, inMemory, inStore } from './limits/rates.ts';
 import { createOffload } from './offload/pool.ts';
 import { attestationById, attestationSession } from './routes/attestation.ts';
 import { createCollateralRoutes } from './routes/collateral.ts';
@@ -44,6 +49,8 @@ import { createSealingKeys, ownSeeds } from './sealing/keys.ts';
 import { registerBackends, registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { auditLogOf } from './usage/audit-log.ts';
+import { createSharedBook } from './usage/book-shared.ts';
+import { createMemoryBook } from './usage/usage.ts';
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 
 interface Routes {
@@ -168,10 +175,12 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     log,
   );
   const member = isMember ? joinPrimary(config.workers) : null;
-  const { store, rates, book } = createStores(config, log, member);
+  const { store, rates, book } = createShared(config, log, member);
   const audit = member === null ? auditLogOf(config, log) : config.audit_log === null ? null : member.audit;
   const telemetry = createTelemetry(log, tracer, { book: config.api_keys_file === null ? null : book, audit });
   member?.metrics(telemetry.registry);
+  // An alert on the first refusal needs a value before it.
+  for (const code of [...REFUSAL_CODES, ...FAILURE_CODES]) telemetry.metrics.sidecarRefusals.inc({ code }, 0);
   const checker = createChecker();
   const attestations = {
     max_permits: config.max_attestations_in_flight,
@@ -181,7 +190,6 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     sidecar_socket: config.sidecar_socket,
     sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
-    max_attestations_in_flight: config.max_attestations_in_flight,
     max_attestations_waiting: config.max_attestations_waiting,
     permits: member === null ? createPermits(attestations) : member.permits('attestations', attestations),
     allow_simulated: config.allow_simulated,
@@ -256,5 +264,36 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       audit?.close();
       await telemetry.close();
     },
+  };
+}
+
+/**
+ * Creates what several processes may share: the store of attestations, the rate limits, the book of usage. `member` is set when this process
+ * is one of several workers; ATTESTATION_STORE_URL names the server that several gateways share.
+ */
+function createShared(
+  config: GatewayConfig,
+  log: Logger,
+  member: Member | null,
+): Pick<Deps, 'store' | 'rates' | 'book'> {
+  const memory = createMemoryStore({
+    ...config,
+    attestation_store_bytes: Math.ceil(config.attestation_store_bytes / config.workers),
+  });
+  const store = member?.store(memory) ?? memory;
+  const limiter = member?.limiter ?? inMemory;
+  if (config.attestation_store_url === null)
+    return { store, rates: createRates(limiter), book: member?.book ?? createMemoryBook() };
+  const connection = openConnection({
+    url: config.attestation_store_url,
+    timeout_ms: config.attestation_store_timeout_ms,
+    onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
+  });
+  return {
+    store: createSharedStore(connection, memory, store, config),
+    rates: createRates(inStore(connection, limiter)),
+    book: createSharedBook(connection, () =>
+      log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
+    ),
   };
 }

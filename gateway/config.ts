@@ -21,11 +21,13 @@ import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.t
 // The environment variables with their meanings, values and defaults.
 
 const MiB = 1024 * 1024;
-/** A whole number; 0: no limit. */
-const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
+/** The largest limit of a key, of each kind but its budget. */
+export const MAX_LIMIT = 1_000_000;
 /** The largest budget of a key. */
 export const MAX_TOKENS_PER_DAY = 1_000_000_000_000;
-const limitPerKey = wholeNumber(0, 1_000_000).optional();
+/** A whole number; 0: no limit. */
+const limit = (fallback: number) => integer(fallback, 0, MAX_LIMIT);
+const limitPerKey = wholeNumber(0, MAX_LIMIT).optional();
 const flag = z
   .enum(['0', '1'])
   .default('0')

@@ -12,7 +12,7 @@ import { checkMemory, connectionsWithin } from './limits/memory.ts';
 import { docsPage } from './routes/openapi/docs.ts';
 import { openapiDocument } from './routes/openapi/openapi.ts';
 import { createLog } from './telemetry/log.ts';
-import { serveMetrics } from './telemetry/metrics.ts';
+import { serveMetrics } from './telemetry/metrics-server.ts';
 
 try {
   if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);

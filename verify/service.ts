@@ -12,10 +12,14 @@ export { parseSnpReport, SNP_REPORT_BYTES, type SnpReport, tcbOf } from './cpu/s
 export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
+// A report as EAR.
+export { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE, EAR_PROFILE, earOf } from './forms/ear.ts';
 export { fetchOcsp, fetchRim, ocspId, readLimited, type ServiceOptions } from './gpu/collateral.ts';
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.
 export { type Carried, checkReports } from './gpu/report-check.ts';
+// For whoever counts failed checks by code.
+export { FAILURE_CODES } from './policy/checks.ts';
 export { checkAnswer, checkSession } from './session.ts';
 // Tokens, one step at a time. What parseToken returns is not yet verified.
 export { checkTokenDigests } from './token/digests.ts';

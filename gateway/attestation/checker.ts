@@ -1,11 +1,12 @@
 // Checks the sidecar's attestations and sessions. The checks run on a thread: a signature check takes a millisecond, and parsing the data
 // of a faulty sidecar may take longer.
 import type { Batch } from '../../proto/batch.ts';
+import type { FailureCode } from '../../verify/index.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../offload/thread.ts';
 
 /** A job of the check thread: one attestation, or those of a batch, which differ only in `answers`. */
-export interface AttestationJob {
+interface AttestationJob {
   /** JSON of the attestation's token and evidence, in UTF-8. */
   readonly members: Uint8Array;
   /** The nonce that every report and the token must contain. */
@@ -15,7 +16,7 @@ export interface AttestationJob {
   readonly answers: readonly AnswerJob[];
 }
 
-export interface AnswerJob {
+interface AnswerJob {
   /** SHA-256 of raw, in hex. */
   readonly digest: string;
   /** Merkle proof of the digest under the nonce; null: the nonce is the digest. */
@@ -25,7 +26,7 @@ export interface AnswerJob {
 }
 
 /** A job of the check thread: one session, as JSON. */
-export interface SessionJob {
+interface SessionJob {
   readonly session: string;
   readonly simulatedRoot: string | null;
   /** The challenge that its statement must contain; absent: any or none. */
@@ -34,9 +35,9 @@ export interface SessionJob {
 
 export type CheckJob = AttestationJob | SessionJob;
 
-/** The check that failed, with the verifier's code. */
+/** The check that failed. */
 export interface Failure {
-  readonly code: string;
+  readonly code: FailureCode;
   readonly message: string;
 }
 

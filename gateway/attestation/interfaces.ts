@@ -2,6 +2,7 @@
 import type { Batch } from '../../proto/batch.ts';
 import type { BatchGroup, Hello, Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
+import type { FailureCode } from '../../verify/index.ts';
 import type { TeeExchange } from '../exchange/relay.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
@@ -86,7 +87,7 @@ export interface Attested {
   readonly genuine: boolean;
 }
 
-export interface AttestOptions {
+interface AttestOptions {
   /** The start of the timeout, by performance.now(). */
   readonly began_ms?: number;
   /** The group of responses that may share a nonce with this one; null: none may. */
@@ -104,10 +105,19 @@ export interface Session {
   readonly gpu: string;
 }
 
+/** Codes of a refused sidecar beside those of failed checks. */
+export const REFUSAL_CODES = [
+  'socket_owner',
+  'socket_mode',
+  'socket_kind',
+  'other_protocol',
+  'simulated',
+  'batch_refused',
+] as const;
+
 /** The reason why a sidecar may not be used. */
 export interface Refusal {
-  /** `simulated`, `other_protocol`, a code of SocketRefused or of the verifier. */
-  readonly code: string;
+  readonly code: (typeof REFUSAL_CODES)[number] | FailureCode;
   readonly message: string;
 }
 

@@ -1,5 +1,6 @@
 // The sidecar's sessions with its processor. Each is checked once, for all responses that are signed in it.
 import { hash, randomUUID } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import type { Failed, SessionFrame } from '../../proto/frames.ts';
 import { readStatement } from '../../proto/statement.ts';
 import type { TdxCollateral } from '../../verify/cpu/index.ts';
@@ -39,7 +40,7 @@ interface Sessions {
 
 export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_ms: number): Sessions {
   /** The last sessions, by id; null: the check failed. */
-  const sessions = new Map<string, Promise<Session | null>>();
+  const sessions = new LRUCache<string, Promise<Session | null>>({ max: MAX_SESSIONS });
   /** Requests for sessions with a challenge, by the ids of their frames. */
   const requests = new Map<string, { resolve(frame: SessionFrame): void; reject(error: Error): void }>();
   let current: Session | null = null;
@@ -55,7 +56,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
     get ends() {
       return ends;
     },
-    find: async (id) => (await sessions.get(id)) ?? null,
+    find: async (id) => (await sessions.peek(id)) ?? null,
     async received(frame, simulatedRoot) {
       if (frame.id !== null) {
         requests.get(frame.id)?.resolve(frame);
@@ -68,7 +69,6 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
         session.id,
         checked.then((refusal) => (refusal === null ? session : null)),
       );
-      for (const id of [...sessions.keys()].slice(0, -MAX_SESSIONS)) sessions.delete(id);
       const refusal = await checked;
       if (refusal !== null) return refusal;
       if (number < currentNumber) return null;

@@ -27,12 +27,10 @@ interface SidecarOptions {
   /** A user who may own the socket beside root and this process's user; null: no other user. */
   readonly sidecar_uid: number | null;
   readonly attest_timeout_ms: number;
-  /** Attestations that are requested at the same time. The others wait in a queue that is fair between owners. */
-  readonly max_attestations_in_flight: number;
-  /** Responses beyond one full batch that may wait for the next; no limit by default. */
-  readonly max_attestations_waiting?: number;
-  /** Replaces the limit above. These permits have a bounded queue and may be shared by several processes. */
-  readonly permits?: Permits;
+  /** Permits for attestations without a batch, which may be shared by several processes. The queue is fair between owners. */
+  readonly permits: Permits;
+  /** Responses beyond one full batch that may wait for the next. */
+  readonly max_attestations_waiting: number;
   readonly allow_simulated: boolean;
   readonly checker: Pick<Checker, 'warm' | 'check' | 'checkSession'>;
   /** Reports state changes for the log, never content. `refusal` is set in the state `refused`. */
@@ -96,19 +94,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
   const sessions = createSessions(options.checker, options.attest_timeout_ms);
-  const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
-    options;
   /** Batched responses do not wait for each other: one collection of evidence serves a whole batch. */
-  const batchPermits = createPermits({
-    max_permits: MAX_LEAVES,
-    max_waiting: options.max_attestations_waiting ?? Number.POSITIVE_INFINITY,
-  });
+  const batchPermits = createPermits({ max_permits: MAX_LEAVES, max_waiting: options.max_attestations_waiting });
 
   function setState(next: SidecarState, reason: string, refusal: Refusal | null = null): void {
-    if (state === next && refused?.message === refusal?.message) return;
+    const changed = state !== next || refused?.code !== refusal?.code;
     state = next;
     refused = refusal;
-    options.onState?.(next, reason, refusal);
+    if (changed) options.onState?.(next, reason, refusal);
   }
 
   function connect(): void {
@@ -246,16 +239,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     // A delay beyond the range of Node's timers would fire at once.
     const retry_after_ms = Math.min(frame.retry_after_ms, options.attest_timeout_ms);
     clearTimeout(one.retry ?? undefined);
-    one.retry = setTimeout(
-      () => {
-        one.retry = null;
-        // After a disconnect, the next hello repeats everything that is pending.
-        if (state !== 'connected') return;
-        options.onRetry?.();
-        link?.attest(id, one.raw, one.batch);
-      },
-      Math.max(retry_after_ms * (1 + Math.random() / 4), delayAfter(++one.retries, RETRY)),
-    );
+    const retry = () => {
+      one.retry = null;
+      // After a disconnect, the next hello repeats everything that is pending.
+      if (state !== 'connected') return;
+      options.onRetry?.();
+      link?.attest(id, one.raw, one.batch);
+    };
+    one.retry = setTimeout(retry, delayAfter(++one.retries, RETRY, retry_after_ms));
   }
 
   connect();
@@ -367,7 +358,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           one.has_permit = true;
           if (state === 'connected') link?.attest(id, raw, batch);
         };
-        one.release = (batch === null ? permits : batchPermits).acquire(owner, start, () =>
+        one.release = (batch === null ? options.permits : batchPermits).acquire(owner, start, () =>
           one.reject(tooMany(options.batches === true && batch === null)),
         );
         onDisconnect(() => {

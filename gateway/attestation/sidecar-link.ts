@@ -38,7 +38,7 @@ export interface AttestedFrame {
   readonly answers: readonly AttestedAnswer[];
 }
 
-export interface AttestedAnswer {
+interface AttestedAnswer {
   readonly id: string;
   /** Merkle proof of this raw under the nonce; null: the nonce is its SHA-256. */
   readonly batch: Batch | null;

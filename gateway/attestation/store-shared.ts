@@ -1,17 +1,11 @@
 // Keeps attestations in Valkey or Redis beside this process's memory, so that any gateway finds the attestations of all.
 import { hash } from 'node:crypto';
 import { RESP_TYPES } from '@redis/client';
-import type { Logger } from 'pino';
-import type { Member } from '../cluster/member.ts';
-import type { GatewayConfig } from '../config.ts';
+import type { Connection } from '../cluster/store-connection.ts';
 import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
-import { createRates, inMemory, inStore, type Rates } from '../limits/rates.ts';
-import { createSharedBook } from '../usage/book-shared.ts';
-import { createMemoryBook, type UsageBook } from '../usage/usage.ts';
 import type { InBatch, Kept, Members, Store } from './interfaces.ts';
-import { type Connection, openConnection } from './store-connection.ts';
-import { createMemoryStore, type MemoryStore } from './store-memory.ts';
+import type { MemoryStore } from './store-memory.ts';
 
 interface SharedOptions {
   readonly attestation_ttl_ms: number;
@@ -164,42 +158,5 @@ export function createSharedStore(
       memory.close();
       await connection.close();
     },
-  };
-}
-
-// Creates the store, the rate limits and the book of usage that the configuration asks for: in memory, or shared by several gateways.
-
-/** `member` is set when this process is one of several workers, which share state through their primary. */
-export function createStores(
-  config: GatewayConfig,
-  log: Logger,
-  member: Member | null,
-): { store: Store; rates: Rates; book: UsageBook } {
-  const memory = createMemoryStore({
-    ...config,
-    attestation_store_bytes: Math.ceil(config.attestation_store_bytes / config.workers),
-  });
-  const own = member === null ? memory : member.store(memory);
-  const limiter = member === null ? inMemory : member.limiter;
-  if (config.attestation_store_url === null)
-    return { store: own, rates: createRates(limiter), book: member === null ? createMemoryBook() : member.book };
-  const connection = openConnection({
-    url: config.attestation_store_url,
-    timeout_ms: config.attestation_store_timeout_ms,
-    onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
-  });
-  const counter = {
-    get isReady() {
-      return connection.isReady;
-    },
-    eval: (script: string, options: { keys: string[]; arguments: string[] }) =>
-      connection.run((client) => client.eval(script, options)),
-  };
-  return {
-    store: createSharedStore(connection, memory, own, config),
-    rates: createRates(inStore(counter, limiter)),
-    book: createSharedBook(connection, () =>
-      log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
-    ),
   };
 }

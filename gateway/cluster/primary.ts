@@ -11,10 +11,10 @@ import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/concurrency.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import { createSeeds, type Seeds } from '../sealing/seeds.ts';
-import { serveMetrics } from '../telemetry/metrics.ts';
+import { serveMetrics } from '../telemetry/metrics-server.ts';
 import { auditLogOf } from '../usage/audit-log.ts';
 import { createMemoryBook } from '../usage/usage.ts';
-import { isMessage, type Message, type Peer, type PeerRequest, PeerRequests, type PeerResponses } from './member.ts';
+import { isMessage, type Message, type Peer, type PeerRequest, PeerRequests, type PeerResponses } from './messages.ts';
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;

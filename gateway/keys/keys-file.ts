@@ -1,7 +1,7 @@
 // Parses the keys file and follows its changes.
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
-import { ConfigError, MAX_TOKENS_PER_DAY } from '../config.ts';
+import { ConfigError, MAX_LIMIT, MAX_TOKENS_PER_DAY } from '../config.ts';
 import { followFiles, type ReadFollowed } from './followed-files.ts';
 import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
 
@@ -15,10 +15,10 @@ export class KeyLineError extends Error {
 const NAME = /^[A-Za-z0-9._@-]{1,64}$/;
 /** Settings that are counts, with their members of {@link KeyLimits} and their maxima. */
 const COUNTS = [
-  { name: 'rps', member: 'rps', max: 1_000_000 },
-  { name: 'concurrent', member: 'concurrent', max: 1_000_000 },
-  { name: 'streams', member: 'streams', max: 1_000_000 },
-  { name: 'tee', member: 'tee', max: 1_000_000 },
+  { name: 'rps', member: 'rps', max: MAX_LIMIT },
+  { name: 'concurrent', member: 'concurrent', max: MAX_LIMIT },
+  { name: 'streams', member: 'streams', max: MAX_LIMIT },
+  { name: 'tee', member: 'tee', max: MAX_LIMIT },
   { name: 'tokens-per-day', member: 'tokens_per_day', max: MAX_TOKENS_PER_DAY },
 ] as const;
 type Count = (typeof COUNTS)[number];

@@ -3,6 +3,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
+import type { Client, Connection } from '../cluster/store-connection.ts';
 import { Problem } from '../http/problem.ts';
 
 /** The state of a rate after one request. */
@@ -22,33 +23,41 @@ export interface Rates {
   take(name: string, per_second: number): Promise<Allowance>;
 }
 
+type Limiter = Pick<RateLimiterAbstract, 'consume'>;
+
 /** Makes the counter for all names that have the same limit: in memory, in Valkey, or in a cluster's primary process. */
-export type MakeLimiter = (options: { points: number; duration: number; keyPrefix: string }) => RateLimiterAbstract;
+export type MakeLimiter = (options: { points: number; duration: number; keyPrefix: string }) => Limiter;
 
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
 
-/** The members of a Valkey or Redis client that counting uses. */
-interface StoreClient {
-  readonly isReady: boolean;
-  eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
-}
-
 /** Makes a counter that all gateways share. While the server cannot be reached, each gateway counts alone, with `fallback`. */
-export function inStore(client: StoreClient, fallback: MakeLimiter): MakeLimiter {
-  return (options) =>
-    new RateLimiterRedis({
-      ...options,
-      storeClient: client,
-      useRedisPackage: true,
-      rejectIfRedisNotReady: true,
+export function inStore(connection: Connection, fallback: MakeLimiter): MakeLimiter {
+  return (options) => {
+    const alone = fallback(options);
+    /** The connection replaces a client whose server hangs. */
+    const shared = new WeakMap<Client, Limiter>();
+    const limiterOf = (storeClient: Client) => {
       // A key beyond its limit is rejected locally until the second is over, without asking the server.
-      inMemoryBlockOnConsumed: options.points,
-      insuranceLimiter: fallback(options),
-    });
+      const more = { storeClient, useRedisPackage: true, inMemoryBlockOnConsumed: options.points };
+      const limiter = shared.get(storeClient) ?? new RateLimiterRedis({ ...options, ...more });
+      shared.set(storeClient, limiter);
+      return limiter;
+    };
+    return {
+      async consume(name) {
+        try {
+          return await connection.run((client) => limiterOf(client).consume(name));
+        } catch (reason) {
+          if (reason instanceof RateLimiterRes) throw reason;
+          return alone.consume(name);
+        }
+      },
+    };
+  };
 }
 
 export function createRates(make: MakeLimiter): Rates {
-  const limiters = new Map<number, RateLimiterAbstract>();
+  const limiters = new Map<number, Limiter>();
   return {
     async take(name, per_second) {
       let limiter = limiters.get(per_second);

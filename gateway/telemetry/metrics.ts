@@ -1,11 +1,8 @@
 // The metrics, under OpenTelemetry's names where there are any (docs/metrics.md lists them all).
 
-import { createServer, type Server } from 'node:http';
-import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
 import { type Backends, CANARY_STATES, type Canary } from '../backend/backend.ts';
 import { STATUS } from '../http/problem.ts';
-import { createOwnHosts } from '../http/target.ts';
 import type { AuditLog, AuditState } from '../usage/audit-log.ts';
 
 /** Buckets of the semantic conventions for generative AI (gen_ai.server.request.duration), and two more for long responses. */
@@ -18,24 +15,6 @@ const GAP_S = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const ATTESTATION_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60];
 
 const BATCH_LEAVES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
-
-/** Codes for a refused sidecar, from gateway/attestation/ and from the checks of verify/ that run there. */
-const REFUSALS = [
-  ...['simulated', 'socket_owner', 'socket_mode', 'socket_kind', 'batch_refused'],
-  ...['batch_malformed', 'batch_proof_invalid'],
-  ...['token_malformed', 'token_nonce_mismatch', 'token_result_false', 'evidence_missing', 'evidence_malformed'],
-  ...['report_malformed', 'report_nonce_mismatch', 'report_signature_invalid'],
-  ...['untrusted_root', 'chain_invalid', 'certificate_expired'],
-  ...[
-    'other_protocol',
-    'cpu_missing',
-    'cpu_malformed',
-    'cpu_unsupported',
-    'cpu_signature_invalid',
-    'cpu_identity_mismatch',
-  ],
-  ...['cpu_binding_mismatch', 'cpu_devices_mismatch', 'session_expired', 'answer_signature_invalid'],
-];
 
 const GEN_AI = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'] as const;
 
@@ -157,12 +136,10 @@ export function createMetrics(registry: Registry) {
 /** Sets error counters to 0: an alert on the first error needs a value before it. */
 function startAtZero({
   refusals,
-  sidecarRefusals,
   backendErrors,
   attestations,
-}: Pick<Metrics, 'refusals' | 'sidecarRefusals' | 'backendErrors' | 'attestations'>) {
+}: Pick<Metrics, 'refusals' | 'backendErrors' | 'attestations'>) {
   for (const code of Object.keys(STATUS)) (code.startsWith('backend_') ? backendErrors : refusals).inc({ code }, 0);
-  for (const code of REFUSALS) sidecarRefusals.inc({ code }, 0);
   for (const outcome of ['attested', 'failed', 'left']) attestations.zero({ outcome });
 }
 
@@ -367,96 +344,4 @@ export function registerBackends(registry: Registry, backends: Pick<Backends, 's
       for (const [backend, up] of backends.states) this.set({ backend }, up ? 1 : 0);
     },
   });
-}
-
-// The server on METRICS_PORT, for clients that the operator lets connect: /metrics, and at /backend/metrics those of the backend, which may
-// be reachable from the gateway only.
-
-/** The metrics of one process, or of all workers together. */
-interface MetricsSource {
-  /** The Prometheus text. */
-  text(): Promise<string>;
-  readonly contentType: string;
-}
-
-/** Limit for the backend's metrics. vLLM's are at `/metrics`, beside `/v1`, and hold no content: their labels are models and reasons. */
-const MAX_BACKEND_METRICS = 16 * 1024 * 1024;
-const BACKEND_METRICS_MS = 5_000;
-
-/** Returns null if the backend has no metrics, too many, or does not respond. */
-async function backendMetrics(backend_url: string | null): Promise<string | null> {
-  // Each of several backends must be scraped by itself.
-  if (backend_url === null) return null;
-  try {
-    const response = await fetch(new URL('/metrics', backend_url), { signal: AbortSignal.timeout(BACKEND_METRICS_MS) });
-    if (!response.ok || response.body === null) return null;
-    const decoder = new TextDecoder();
-    let text = '';
-    for await (const chunk of response.body) {
-      text += decoder.decode(chunk, { stream: true });
-      if (text.length > MAX_BACKEND_METRICS) return null;
-    }
-    return text;
-  } catch {
-    return null;
-  }
-}
-
-function createMetricsServer(
-  source: MetricsSource,
-  backend_url: string | null,
-  ownHost: (host: string | undefined) => boolean,
-): Server {
-  return createServer(
-    { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 5_000 },
-    (request, response) => {
-      // The port needs no key, so the host name is checked: a web page must not read it by DNS rebinding.
-      if (!ownHost(request.headers.host))
-        return void response
-          .writeHead(403, { 'content-type': 'text/plain' })
-          .end('This service has no such name: ask by an address, or name it in CORS_ORIGINS.\n');
-      const path = request.url?.split('?', 1)[0];
-      const ours = path === '/metrics';
-      if ((!ours && path !== '/backend/metrics') || (request.method !== 'GET' && request.method !== 'HEAD'))
-        return void response
-          .writeHead(404, { 'content-type': 'text/plain' })
-          .end('Only GET /metrics and GET /backend/metrics are here.\n');
-      if (!ours)
-        return void backendMetrics(backend_url).then((text) => {
-          if (text === null)
-            response
-              .writeHead(502, { 'content-type': 'text/plain' })
-              .end('The backend has no metrics, or there are several: scrape each by itself.\n');
-          else response.writeHead(200, { 'content-type': source.contentType }).end(text);
-        });
-      source.text().then(
-        (text) => response.writeHead(200, { 'content-type': source.contentType }).end(text),
-        () => response.writeHead(500).end(),
-      );
-    },
-  );
-}
-
-interface MetricsSettings {
-  /** null: there are several backends. */
-  readonly backend_url: string | null;
-  readonly metrics_host: string;
-  /** null: no server. */
-  readonly metrics_port: number | null;
-  readonly cors_origins: readonly string[] | null;
-}
-
-/** Listens on METRICS_PORT if it is set. The process ends when the port is not available. */
-export function serveMetrics(
-  { backend_url, metrics_host: host, metrics_port: port, cors_origins }: MetricsSettings,
-  source: MetricsSource,
-  log: Logger,
-): void {
-  if (port === null) return;
-  const server = createMetricsServer(source, backend_url, createOwnHosts(cors_origins));
-  server.once('error', (error: NodeJS.ErrnoException) => {
-    console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
-    process.exit(1);
-  });
-  server.listen(port, host, () => log.info({ address: server.address() }, 'metrics'));
 }

@@ -1,9 +1,8 @@
 // OpenTelemetry's standard variables that the gateway supports. Without an endpoint there is no tracing.
 import * as z from 'zod';
-import { fraction, wholeNumber } from '../../proto/settings.ts';
+import { fraction, integer } from '../../proto/settings.ts';
 
 const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:4318' });
-const count = (max: number) => wholeNumber(1, max).optional();
 
 const SAMPLERS = [
   'always_on',
@@ -35,9 +34,9 @@ export const otelShape = {
   OTEL_TRACES_SAMPLER_ARG: fraction(0, 1).prefault(1).describe('The traced part, for samplers with `ratio`'),
   OTEL_TRACES_EXPORTER: z.enum(['otlp', 'none'], 'must be otlp or none').default('otlp').describe('`none`: no tracing'),
   OTEL_SDK_DISABLED: z.enum(['true', 'false'], 'must be true or false').default('false').describe('`true`: no tracing'),
-  OTEL_BSP_SCHEDULE_DELAY: count(3_600_000).describe('ms between batches of spans; default 5000'),
-  OTEL_BSP_MAX_QUEUE_SIZE: count(1_000_000).describe('Spans that may wait; default 2048'),
-  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: count(100_000).describe('Spans in one batch; default 512'),
+  OTEL_BSP_SCHEDULE_DELAY: integer(5_000, 1, 3_600_000).describe('ms between batches of spans'),
+  OTEL_BSP_MAX_QUEUE_SIZE: integer(2048, 1, 1_000_000).describe('Spans that may wait'),
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: integer(512, 1, 100_000).describe('Spans in one batch'),
 };
 
 export interface TracingConfig {
@@ -46,7 +45,7 @@ export interface TracingConfig {
   readonly service_name: string;
   readonly sampler: (typeof SAMPLERS)[number];
   readonly sampler_ratio: number;
-  readonly batch: { readonly delay_ms: number | null; readonly queue: number | null; readonly size: number | null };
+  readonly batch: { readonly delay_ms: number; readonly queue: number; readonly size: number };
 }
 
 type Parsed = z.infer<z.ZodObject<typeof otelShape>>;
@@ -62,9 +61,9 @@ export function tracingOf(e: Parsed): TracingConfig | null {
     sampler: e.OTEL_TRACES_SAMPLER,
     sampler_ratio: e.OTEL_TRACES_SAMPLER_ARG,
     batch: {
-      delay_ms: e.OTEL_BSP_SCHEDULE_DELAY ?? null,
-      queue: e.OTEL_BSP_MAX_QUEUE_SIZE ?? null,
-      size: e.OTEL_BSP_MAX_EXPORT_BATCH_SIZE ?? null,
+      delay_ms: e.OTEL_BSP_SCHEDULE_DELAY,
+      queue: e.OTEL_BSP_MAX_QUEUE_SIZE,
+      size: e.OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
     },
   };
 }

@@ -71,6 +71,11 @@ export class Watch {
     if (this.#counts) this.#reader = new TokenReader(this.stream);
   }
 
+  /** The backend's response has a status of success. */
+  get served(): boolean {
+    return this.backend_status >= 200 && this.backend_status < 300;
+  }
+
   /** Counts a chunk of the backend's response. */
   chunk(chunk: Buffer): void {
     this.#reader?.add(chunk);
@@ -94,8 +99,7 @@ export class Watch {
   /** The tokens of the backend's response; null if they are not counted. */
   tokens(): Tokens | null {
     if (!this.#counts) return null;
-    const served = this.backend_status >= 200 && this.backend_status < 300;
-    return served && this.#reader !== null ? this.#reader.tokens() : NO_TOKENS;
+    return this.served && this.#reader !== null ? this.#reader.tokens() : NO_TOKENS;
   }
 }
 
@@ -159,7 +163,6 @@ function exchangeEndOf(
   const status = outcome?.status ?? response.status;
   const method = exchange.incoming.method ?? '';
   const code = status === CLIENT_LEFT ? null : (outcome?.problem?.code ?? null);
-  const served = watch.backend_status >= 200 && watch.backend_status < 300;
   return {
     id: exchange.id,
     method: METHODS.has(method) ? method : '_OTHER',
@@ -168,7 +171,7 @@ function exchangeEndOf(
     tee: !watch.tee ? 'none' : outcome?.tee === 'attested' ? 'attested' : status === CLIENT_LEFT ? 'left' : 'failed',
     code,
     error: errorOf(watch, code, status),
-    model: watch.operation === null ? '' : models.of(watch.model, served),
+    model: watch.operation === null ? '' : models.of(watch.model, watch.served),
     total_ms: performance.now() - watch.began_ms,
   };
 }
@@ -373,16 +376,15 @@ function accountedOf(
   tokens: Tokens,
   models: ModelLabels,
 ): Accounted {
-  const served = watch.backend_status >= 200 && watch.backend_status < 300;
-  const label = models.of(watch.model, served);
+  const label = models.of(watch.model, watch.served);
   return {
     id,
     caller,
     method,
     // A path that the backend does not serve may be any text.
-    endpoint: served ? (incoming.url ?? '').split('?', 1)[0]?.slice(0, MAX_NAME) || route : route,
+    endpoint: watch.served ? (incoming.url ?? '').split('?', 1)[0]?.slice(0, MAX_NAME) || route : route,
     label,
-    model: served ? (watch.model?.slice(0, MAX_NAME) ?? label) : label,
+    model: watch.served ? (watch.model?.slice(0, MAX_NAME) ?? label) : label,
     status,
     tokens,
     gpu_ms: watch.phases === null ? 0 : watch.phases.collection_ms / (watch.tree_size ?? 1),

@@ -37,7 +37,7 @@ const getter = {
   keys: (headers: object) => Object.keys(headers),
 };
 
-export function createTracer(tracer: OtelTracer, backend: URL | null, close: () => Promise<void>): Tracer {
+function createTracer(tracer: OtelTracer, backend: URL | null, close: () => Promise<void>): Tracer {
   return {
     begin: (headers) => new Exchange(tracer, backend, w3c.extract(ROOT_CONTEXT, headers, getter)),
     close,
@@ -138,7 +138,7 @@ class Exchange implements ExchangeTrace {
 /** A collector that accepts no spans delays a shutdown by this much at most. */
 const CLOSE_MS = 3_000;
 
-export interface TracingOptions extends TracingConfig {
+interface TracingOptions extends TracingConfig {
   /** null: there are several, and each exchange's watch has the one that was used. */
   readonly backend_url: string | null;
 }
@@ -153,9 +153,9 @@ export function startTracing(options: TracingOptions, log: Logger): Tracer {
   const processor = new BatchSpanProcessor({
     // The exporter reads the collector's headers from the environment: they may hold a key and are used nowhere else.
     exporter: new OTLPTraceExporter({ url: endpoint }),
-    ...(batch.delay_ms === null ? {} : { scheduledDelayMillis: batch.delay_ms }),
-    ...(batch.queue === null ? {} : { maxQueueSize: batch.queue }),
-    ...(batch.size === null ? {} : { maxExportBatchSize: batch.size }),
+    scheduledDelayMillis: batch.delay_ms,
+    maxQueueSize: batch.queue,
+    maxExportBatchSize: batch.size,
   });
   const provider = new TracerProvider({ resource, sampler: samplerOf(options), spanProcessors: [processor] });
   return createTracer(provider.getTracer('countersign', VERSION), backendOf(options), () =>

@@ -32,7 +32,7 @@ export interface Signed {
   readonly level: 'none' | 'gpu' | 'gpu+cpu';
 }
 
-export interface Accounting {
+interface Accounting {
   /** False: nothing is recorded, and a response's tokens need not be read. */
   readonly counts: boolean;
   record(request: Accounted): void;

@@ -67,7 +67,7 @@ const RETRY_MS = 1_000;
 /** Rotated files are `FILE.` and the number of their first line, so that names sort as lines do. */
 const NUMBER = /^\d{12}$/;
 
-export interface AuditOptions {
+interface AuditOptions {
   readonly file: string;
   /** A file that is longer is rotated. */
   readonly max_bytes: number;

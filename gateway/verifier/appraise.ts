@@ -1,5 +1,5 @@
 // Appraises attestations for the verify endpoint, and fetches the collateral and the keys that this needs.
-import { earOf } from '../../verify/forms/ear.ts';
+
 import {
   appraiseAttestation,
   createCollateral,
@@ -9,6 +9,7 @@ import {
   type Jwks,
   type VerificationReport,
 } from '../../verify/index.ts';
+import { earOf } from '../../verify/service.ts';
 import { MAX_JSON_VALUES } from '../http/request.ts';
 import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 

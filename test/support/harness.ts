@@ -8,6 +8,7 @@ import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/config.ts';
 import { takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import { createHttpServer } from '../../gateway/http/server.ts';
+import { createPermits } from '../../gateway/limits/permits.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';
@@ -29,6 +30,8 @@ export function temporaryFolder(): Folder {
 export const UNCHECKED = {
   sidecar_uid: null,
   checker: { warm() {}, check: async () => ({ devices: [] }), checkSession: async () => null },
+  permits: createPermits({ max_permits: 16, max_waiting: 1_000 }),
+  max_attestations_waiting: 1_000,
 } as const;
 
 export interface RunningGateway {

@@ -45,71 +45,73 @@ export type CheckName = (typeof CHECKS)[number] | (typeof CPU_CHECKS)[number];
 /** Every name, in the order in which checks are reported. */
 const ORDER: readonly CheckName[] = [...CHECKS.slice(0, -1), ...CPU_CHECKS, 'policy'];
 
-/** The reason why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md. */
-export type FailureCode =
-  | 'not_json'
-  | 'not_an_attestation'
-  | 'too_large'
-  | 'raw_hash_mismatch'
-  | 'batch_malformed'
-  | 'batch_proof_invalid'
-  | 'raw_malformed'
-  | 'endpoint_mismatch'
-  | 'request_mismatch'
-  | 'response_mismatch'
-  | 'stream_malformed'
-  | 'stream_mismatch'
-  | 'token_malformed'
-  | 'token_nonce_mismatch'
-  | 'token_result_false'
-  | 'token_digest_mismatch'
-  | 'token_signature_invalid'
-  | 'token_expired'
-  | 'token_issuer_unknown'
-  | 'token_key_unavailable'
-  | 'evidence_missing'
-  | 'evidence_malformed'
-  | 'report_malformed'
-  | 'report_nonce_mismatch'
-  | 'report_signature_invalid'
-  | 'chain_invalid'
-  | 'certificate_expired'
-  | 'untrusted_root'
-  | 'simulated_root_refused'
-  | 'fwid_mismatch'
-  | 'revocation_unavailable'
-  | 'revocation_invalid'
-  | 'certificate_revoked'
-  | 'rim_unavailable'
-  | 'rim_malformed'
-  | 'rim_signature_invalid'
-  | 'rim_chain_invalid'
-  | 'rim_signer_expired'
-  | 'rim_mismatch'
-  | 'measurement_mismatch'
-  | 'token_report_mismatch'
-  | 'device_not_confidential'
-  | 'debug_enabled'
-  | 'topology_mismatch'
-  | 'too_old'
-  | 'policy_refused'
-  | 'cpu_missing'
-  | 'cpu_malformed'
-  | 'cpu_unsupported'
-  | 'cpu_signature_invalid'
-  | 'cpu_identity_mismatch'
-  | 'cpu_vtpm_invalid'
-  | 'cpu_binding_mismatch'
-  | 'session_expired'
-  | 'cpu_devices_mismatch'
-  | 'answer_signature_invalid'
-  | 'cpu_policy_refused'
-  | 'collateral_unavailable'
-  | 'collateral_invalid'
-  | 'collateral_expired'
-  | 'tcb_not_accepted'
-  | 'event_log_mismatch'
-  | 'software_mismatch';
+/** The reasons why a check fails. A closed list: programs branch on it, and every code is documented in docs/errors.md. */
+export const FAILURE_CODES = [
+  'not_json',
+  'not_an_attestation',
+  'too_large',
+  'raw_hash_mismatch',
+  'batch_malformed',
+  'batch_proof_invalid',
+  'raw_malformed',
+  'endpoint_mismatch',
+  'request_mismatch',
+  'response_mismatch',
+  'stream_malformed',
+  'stream_mismatch',
+  'token_malformed',
+  'token_nonce_mismatch',
+  'token_result_false',
+  'token_digest_mismatch',
+  'token_signature_invalid',
+  'token_expired',
+  'token_issuer_unknown',
+  'token_key_unavailable',
+  'evidence_missing',
+  'evidence_malformed',
+  'report_malformed',
+  'report_nonce_mismatch',
+  'report_signature_invalid',
+  'chain_invalid',
+  'certificate_expired',
+  'untrusted_root',
+  'simulated_root_refused',
+  'fwid_mismatch',
+  'revocation_unavailable',
+  'revocation_invalid',
+  'certificate_revoked',
+  'rim_unavailable',
+  'rim_malformed',
+  'rim_signature_invalid',
+  'rim_chain_invalid',
+  'rim_signer_expired',
+  'rim_mismatch',
+  'measurement_mismatch',
+  'token_report_mismatch',
+  'device_not_confidential',
+  'debug_enabled',
+  'topology_mismatch',
+  'too_old',
+  'policy_refused',
+  'cpu_missing',
+  'cpu_malformed',
+  'cpu_unsupported',
+  'cpu_signature_invalid',
+  'cpu_identity_mismatch',
+  'cpu_vtpm_invalid',
+  'cpu_binding_mismatch',
+  'session_expired',
+  'cpu_devices_mismatch',
+  'answer_signature_invalid',
+  'cpu_policy_refused',
+  'collateral_unavailable',
+  'collateral_invalid',
+  'collateral_expired',
+  'tcb_not_accepted',
+  'event_log_mismatch',
+  'software_mismatch',
+] as const;
+export type FailureCode = (typeof FAILURE_CODES)[number];
 
 const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
   'revocation_unavailable',

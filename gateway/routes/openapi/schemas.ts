@@ -2,8 +2,8 @@
 import * as z from 'zod';
 import { attestationSchema, evidenceSchema, sessionSchema } from '../../../proto/attestation-schema.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../../proto/openai.ts';
-import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../../verify/forms/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../../verify/index.ts';
+import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../../verify/service.ts';
 import { CANARY_STATES } from '../../backend/backend.ts';
 import { SIDECAR_STATES } from '../../telemetry/metrics.ts';
 

@@ -26,7 +26,6 @@ function attestorWith(drafted: (parts: DraftInput) => ReturnType<Offload['draft'
   const sidecar = createSidecar({
     sidecar_socket: `${folder.path}/nobody.sock`,
     attest_timeout_ms: TIMEOUT_MS,
-    max_attestations_in_flight: 1,
     allow_simulated: true,
     ...UNCHECKED,
   });

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import type { Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
+import { createPermits } from '../../../gateway/limits/permits.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../../proto/frames.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { type Folder, temporaryFolder, UNCHECKED } from '../../support/harness.ts';
@@ -52,9 +53,9 @@ describe('the sidecar client', () => {
     client = createSidecar({
       sidecar_socket,
       attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 4,
       allow_simulated: true,
       ...UNCHECKED,
+      permits: createPermits({ max_permits: 4, max_waiting: 64 }),
     });
     await client.ready(5_000);
   });

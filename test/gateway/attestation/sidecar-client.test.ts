@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { Attested, Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
+import { createPermits } from '../../../gateway/limits/permits.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../../proto/frames.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../../support/harness.ts';
@@ -54,7 +55,6 @@ function connectClient(options: Partial<Parameters<typeof createSidecar>[0]> = {
   return createSidecar({
     sidecar_socket: path,
     attest_timeout_ms: 5_000,
-    max_attestations_in_flight: 16,
     allow_simulated: true,
     ...UNCHECKED,
     ...options,
@@ -107,7 +107,8 @@ describe('the sidecar client', () => {
     const checking = new Promise<{ devices: string[] }>((resolve) => {
       checked = () => resolve({ devices: [] });
     });
-    client = connectClient({ max_attestations_in_flight: 1, checker: { ...UNCHECKED.checker, check: () => checking } });
+    const permits = createPermits({ max_permits: 1, max_waiting: 1 });
+    client = connectClient({ permits, checker: { ...UNCHECKED.checker, check: () => checking } });
     await client.ready(5_000);
     const asked = ['a', 'b'].map((id) => (client as Sidecar).attest('owner', id, RAW, NONCE, never));
     await eventually(() => seen.length === 2);

@@ -1,7 +1,7 @@
 import { afterEach, expect, it, vi } from 'vitest';
-import type { Client, Connection } from '../../../gateway/attestation/store-connection.ts';
 import { createMemoryStore } from '../../../gateway/attestation/store-memory.ts';
 import { createSharedStore } from '../../../gateway/attestation/store-shared.ts';
+import type { Client, Connection } from '../../../gateway/cluster/store-connection.ts';
 import type { Owner } from '../../../gateway/keys/keys.ts';
 
 const OWNER = 'owner' as Owner;

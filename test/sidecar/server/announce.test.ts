@@ -35,7 +35,6 @@ const connect = (sidecar_socket: string) =>
   createSidecar({
     sidecar_socket,
     attest_timeout_ms: 5_000,
-    max_attestations_in_flight: 16,
     allow_simulated: true,
     ...UNCHECKED,
   });
