@@ -3,8 +3,7 @@
 import { errorResponses } from './errors.ts';
 import { EXAMPLE_MODEL, requestExamples } from './examples.ts';
 import { RATES, X_TEE, X_TEE_SESSION } from './headers.ts';
-import { EVENTS_TYPE, type Examples, JSON_TYPE, parameter, response } from './parts.ts';
-import { type SchemaName, schemaRef } from './schemas.ts';
+import { EVENTS_TYPE, type Examples, JSON_TYPE, parameter, response, schemaRef } from './parts.ts';
 
 const ENDPOINT = parameter(
   'endpoint',
@@ -38,7 +37,7 @@ const NAMED_STREAM = streamOf(
 
 const ANSWERED = 'The backend’s answer; with tee, its attestation too';
 
-function generate(examples: Examples, operationId: string, summary: string, request: SchemaName, answer: SchemaName) {
+function generate(examples: Examples, operationId: string, summary: string, request: string, answer: string) {
   const schemas = { [JSON_TYPE]: schemaRef(answer), [EVENTS_TYPE]: STREAM };
   return {
     post: {

@@ -2,8 +2,7 @@
 import { VERSION } from '../../config.ts';
 import { errorResponses } from './errors.ts';
 import { RATES } from './headers.ts';
-import { type Examples, fixed, JSON_TYPE, OPEN, response } from './parts.ts';
-import { schemaRef } from './schemas.ts';
+import { type Examples, fixed, JSON_TYPE, OPEN, response, schemaRef } from './parts.ts';
 
 const html = (description: string, title: string) =>
   fixed(

@@ -6,6 +6,9 @@ export const EVENTS_TYPE = 'text/event-stream';
 /** The security of an operation that needs no API key. */
 export const OPEN = { security: [] };
 
+/** `name`: a member of NAMED in schemas.ts. A test resolves every reference. */
+export const schemaRef = (name: string) => ({ $ref: `#/components/schemas/${name}` });
+
 /** Returns the examples of a response by operation, status and media type. */
 export type Examples = (operation: string, status: number, type: string) => Record<string, object>;
 

@@ -250,10 +250,6 @@ const NAMED = {
   Error: errorBodySchema.describe('Every error, whoever made it: OpenAI’s shape with all four members'),
 };
 
-export type SchemaName = keyof typeof NAMED;
-
-export const schemaRef = (name: SchemaName) => ({ $ref: `#/components/schemas/${name}` });
-
 /** JSON Schema 2020-12, which OpenAPI 3.1 uses unchanged. */
 export function componentSchemas(): Record<string, unknown> {
   const registry = z.registry<{ id: string }>();

@@ -3,8 +3,7 @@ import { MAX_LEAVES } from '../../../proto/batch.ts';
 import { LEVELS } from '../../../verify/index.ts';
 import { errorResponses } from './errors.ts';
 import { exampleRef } from './examples.ts';
-import { type Examples, JSON_TYPE, OPEN, parameter, response } from './parts.ts';
-import { schemaRef } from './schemas.ts';
+import { type Examples, JSON_TYPE, OPEN, parameter, response, schemaRef } from './parts.ts';
 
 /** The values of the verify endpoint's `?report=`. */
 export const REPORTS = ['0', '1', 'ear'] as const;
