@@ -1,5 +1,6 @@
 // The launch file: which images run in a confidential guest. The processor's evidence vouches for its SHA-256
 // (docs/attestation.md §7.13).
+import { isDigest } from './bytes.ts';
 import { JsonTextError } from './json.ts';
 
 /** Its text is what {@link writeLaunch} writes. */
@@ -23,7 +24,6 @@ export const SERVICES = ['gateway', 'sidecar', 'backend'] as const;
 const MAX_SERVICES = 32;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 const PINNED = /^[\x21-\x3f\x41-\x7e]{1,512}@sha256:[0-9a-f]{64}$/;
-const SHA256 = /^[0-9a-f]{64}$/;
 
 /** `login` is always false: no launch file describes an image that allows a login. */
 export function writeLaunch({ images, compose_sha256, model, egress, operator }: Launch): string {
@@ -72,4 +72,3 @@ export function wrongMember({ images, compose_sha256, model, egress, operator }:
 
 const isRecord = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
-const isDigest = (value: unknown): boolean => typeof value === 'string' && SHA256.test(value);

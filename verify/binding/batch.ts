@@ -1,6 +1,6 @@
 // Checks a batched proof: from raw's hash along its path to the root, and from there to the nonce. docs/attestation.md §8 has the bytes.
 import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage, sidesOf } from '../../proto/batch.ts';
-import { fromHex, toHex } from '../common/bytes.ts';
+import { fromHex, isDigest, toHex } from '../common/bytes.ts';
 import { sha256 } from '../common/sha256.ts';
 import { CheckFailure } from '../policy/checks.ts';
 
@@ -37,11 +37,10 @@ export function readBatch(member: unknown): Batch {
   if (!Array.isArray(path) || path.length !== length) throw bad(`the path of this leaf is not a list of ${length}`);
   // Index by index: a list that was given parsed may have holes.
   const hashes = Array.from({ length }, (_, i) => path[i] as unknown);
-  if (!isHash(salt) || !hashes.every(isHash)) throw bad('salt and hashes are not 64 lowercase hex digits each');
+  if (!isDigest(salt) || !hashes.every(isDigest)) throw bad('salt and hashes are not 64 lowercase hex digits each');
   return { salt, leaf_index, tree_size, path: hashes };
 }
 
 const bad = (message: string) => new CheckFailure('batch_malformed', message);
-const isHash = (value: unknown): value is string => typeof value === 'string' && /^[0-9a-f]{64}$/.test(value);
 const isWhole = (value: unknown, most: number): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most;

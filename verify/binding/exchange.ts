@@ -6,7 +6,7 @@ import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from 
 import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../../proto/raw.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/sse.ts';
-import { concatAll, digest, toHex, utf8 } from '../common/bytes.ts';
+import { concat, digest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../policy/checks.ts';
 import type { Expected } from '../policy/options.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
@@ -187,7 +187,7 @@ export async function compareTranscript(
   if (events.length !== stream.events)
     throw mismatch(`the transcript has ${events.length} events, the stream that was signed had ${stream.events}`);
   const hashed = events.map(({ name, text }) => utf8(name === null ? `${text}\n` : `${name}\n${text}\n`));
-  if (toHex(await digest('SHA-256', concatAll(hashed))) !== stream.sha256)
+  if (toHex(await digest('SHA-256', concat(hashed))) !== stream.sha256)
     throw mismatch('the events are others than those that were signed');
   if (folded(form, events) !== response) throw mismatch('the events do not fold into the response in raw');
 }

@@ -9,7 +9,7 @@ import {
   topLevelMembers,
   withoutMember,
 } from '../../proto/json.ts';
-import { EncodingError, fromBase64 } from '../common/bytes.ts';
+import { EncodingError, fromBase64, isDigest } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import { parseReport, type Report } from '../gpu/spdm/report.ts';
 import { CheckFailure, type Limits } from '../policy/checks.ts';
@@ -143,8 +143,7 @@ function readAttestation(value: unknown, limits: Limits): Attestation {
   const { raw, nonce, token, evidence, batch, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu']);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
     throw invalid('raw and token must be strings');
-  if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce))
-    throw invalid('nonce must be 64 lowercase hex digits');
+  if (!isDigest(nonce)) throw invalid('nonce must be 64 lowercase hex digits');
   bounded(raw, limits);
   if (cpu !== undefined && !isRecord(cpu)) throw invalid('cpu must be an object');
   return {

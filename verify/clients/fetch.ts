@@ -6,7 +6,7 @@ import { nonceOf } from '../../proto/raw.ts';
 import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
 import { verifyAttestation } from '../attestation.ts';
 import { attestationIn } from '../binding/input.ts';
-import { concatAll, toBase64Url } from '../common/bytes.ts';
+import { concat, toBase64Url } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import { readLimited } from '../gpu/collateral.ts';
 import { type FailureCode, VerificationError } from '../policy/checks.ts';
@@ -312,7 +312,7 @@ function heldUntilProven(form: StreamForm, prove: (stream: Uint8Array) => Promis
       const last = readable(() => reader.end());
       if (last !== null) take([last], controller);
       if (!attested) throw new UnprovenAnswerError('attestation_missing');
-      await prove(concatAll(kept));
+      await prove(concat(kept));
       for (const event of held > 0 ? kept.slice(-held) : []) controller.enqueue(event);
     },
   };

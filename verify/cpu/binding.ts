@@ -10,7 +10,7 @@ import {
   sessionMessage,
 } from '../../proto/statement.ts';
 import { parseChain, parseEvidence } from '../binding/input.ts';
-import { digest, EncodingError, fromBase64, fromHex, toHex, utf8 } from '../common/bytes.ts';
+import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen } from '../policy/checks.ts';
 import type { VerifyOptions } from '../policy/options.ts';
 import type { Certificate } from '../x509/certificate.ts';
@@ -143,8 +143,7 @@ export async function readAnswerCpu(member: unknown, held: HeldSession | null): 
   const value = recordOf(member);
   if (value.statement_sha256 !== undefined) return readShort(value, held);
   const { gpu_sha256 } = value;
-  if (typeof gpu_sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(gpu_sha256))
-    throw bad('gpu_sha256 is not 64 lowercase hex digits');
+  if (!isDigest(gpu_sha256)) throw bad('gpu_sha256 is not 64 lowercase hex digits');
   if (value.gpu !== undefined) throw bad('the evidence over the statement travels with a session by itself');
   const { detail, value: evidence } = readCpuEvidence(value);
   const session = await sessionOf(value, fromHex(gpu_sha256), signatureOf(value.signature));

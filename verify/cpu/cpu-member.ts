@@ -1,6 +1,6 @@
 // Reads the member `cpu`, a processor's evidence, strictly and with a limit on every size. Only the form is checked.
 import { duplicateMember } from '../../proto/json.ts';
-import { EncodingError, fromBase64, fromHex, fromUtf8 } from '../common/bytes.ts';
+import { EncodingError, fromBase64, fromHex, fromUtf8, isDigest } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
@@ -158,7 +158,7 @@ function readTpm(value: unknown): TpmQuote {
     message: base64(tpm.message, 'message', MAX.tpm),
     signature: base64(tpm.signature, 'signature', MAX.tpm),
     pcrs: Array.from(pcrs, (pcr: unknown) => {
-      if (typeof pcr !== 'string' || !/^[0-9a-f]{64}$/.test(pcr)) throw bad('a PCR is not 64 lowercase hex digits');
+      if (!isDigest(pcr)) throw bad('a PCR is not 64 lowercase hex digits');
       return fromHex(pcr);
     }),
   };

@@ -43,7 +43,7 @@ export async function checkEventLog(rtmrs: readonly Uint8Array[], log: Uint8Arra
 export async function replay(events: readonly LogEvent[]): Promise<Uint8Array[]> {
   const registers: Uint8Array[] = Array.from({ length: 4 }, () => new Uint8Array(SHA384_BYTES));
   for (const { rtmr, digest: extended } of events)
-    registers[rtmr] = await digest('SHA-384', concat(registers[rtmr] ?? new Uint8Array(), extended));
+    registers[rtmr] = await digest('SHA-384', concat([registers[rtmr] ?? new Uint8Array(), extended]));
   return registers;
 }
 
@@ -116,7 +116,7 @@ async function readJsonLog(log: Uint8Array): Promise<LogEvent[]> {
   for (const event of events) {
     if (event.name === null) continue;
     const type = Uint8Array.of(event.type, event.type >> 8, event.type >> 16, event.type >> 24);
-    const own = await digest('SHA-384', concat(type, utf8(`:${event.name}:`), event.data));
+    const own = await digest('SHA-384', concat([type, utf8(`:${event.name}:`), event.data]));
     if (!equal(own, event.digest)) throw bad('the digest of an event in RTMR3 is not over its name and data');
   }
   return events;

@@ -32,11 +32,11 @@ export async function checkTdxSignature(quote: TdxQuote): Promise<Passed<true>> 
   const [isQuote, isQe, bound] = await Promise.all([
     ecdsaVerifyRaw(attestationKey, 'SHA-256', signature, signed),
     pck?.curve === 'P-256' && ecdsaVerifyRaw(pck, 'SHA-256', qeSignature, qeSigned),
-    digest('SHA-256', concat(attestationKeyBytes, qeAuthData)),
+    digest('SHA-256', concat([attestationKeyBytes, qeAuthData])),
   ]);
   if (!isQuote) throw wrong('the signature of the quote does not verify under its attestation key');
   if (!isQe) throw wrong("the quoting enclave's report does not verify under the PCK certificate");
-  if (!equal(qe.reportData, concat(bound, new Uint8Array(32))))
+  if (!equal(qe.reportData, concat([bound, new Uint8Array(32)])))
     throw wrong("the quoting enclave's report is about another attestation key");
   return seen('by the attestation key, which the quoting enclave holds, which the PCK certificate speaks for');
 }

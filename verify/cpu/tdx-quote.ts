@@ -131,7 +131,7 @@ function readSignatureData(bytes: Uint8Array): Omit<TdxQuote, 'version' | 'body'
   return {
     signature,
     attestationKeyBytes,
-    attestationKey: { spki: concat(fromHex(P256_SPKI), attestationKeyBytes), curve: 'P-256' },
+    attestationKey: { spki: concat([fromHex(P256_SPKI), attestationKeyBytes]), curve: 'P-256' },
     qe: readQeReport(qeSigned),
     qeSigned,
     qeSignature,

@@ -259,7 +259,7 @@ export async function readLimited(response: Response, max_bytes: number): Promis
     }
     chunks.push(part.value);
   }
-  return concat(...chunks);
+  return concat(chunks);
 }
 
 const base = (url: string) => url.replace(/\/+$/, '');

@@ -60,7 +60,7 @@ export async function verifyOcsp(
   options: OcspOptions,
 ): Promise<GoodStatus> {
   const label = `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
-  const id = toHex(await digest('SHA-256', concat(response, certificate.der, issuer.der)));
+  const id = toHex(await digest('SHA-256', concat([response, certificate.der, issuer.der])));
   const known = verifiedResponses.get(id);
   const verified = known ?? (await findVerified(response, certificate, issuer, label));
   if (known === undefined) verifiedResponses.set(id, verified);

@@ -172,7 +172,7 @@ function vbiosVersion(fields: Fields): string | null {
   const value = fields.get(FIELD.vbiosVersion)?.value;
   if (value === undefined) return null;
   if (value.length === 8) {
-    const digits = concat(Uint8Array.from(value.subarray(0, 4)).reverse(), value.subarray(4, 5));
+    const digits = concat([Uint8Array.from(value.subarray(0, 4)).reverse(), value.subarray(4, 5)]);
     return Array.from(digits, (byte) => toHex(Uint8Array.of(byte)).toUpperCase()).join('.');
   }
   const version = text(fields, FIELD.vbiosVersion)?.toUpperCase() ?? '';
