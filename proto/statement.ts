@@ -1,5 +1,6 @@
 // A session: the statement that a sidecar's GPUs and its processor both sign, and the digests that bind the two to each other and to every
 // response. Sidecar, gateway and verifier compute them here. docs/attestation.md §6 gives the bytes.
+import { MAX_DEVICES } from './attestation.ts';
 import { type Bytes, concat, isDigest } from './bytes.ts';
 import { JsonTextError } from './json.ts';
 
@@ -23,9 +24,8 @@ export interface Statement {
 
 const PURPOSE = 'countersign.session.v1';
 /** The longest validity of a session. */
-export const MAX_SESSION_SECONDS = 3_600;
+const MAX_SESSION_SECONDS = 3_600;
 const MAX_STATEMENT_LENGTH = 16 * 1024;
-const MAX_DEVICES = 64;
 const MAX_TLS_KEYS = 16;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 

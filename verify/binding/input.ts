@@ -1,5 +1,5 @@
 // Reads the input of a verification: an attestation, a response that carries one, or bare evidence. It is strict about JSON.
-import type { Attestation, Evidence } from '../../proto/attestation.ts';
+import { type Attestation, type Evidence, MAX_DEVICES } from '../../proto/attestation.ts';
 import { isFinalResponse } from '../../proto/events.ts';
 import {
   duplicateMember,
@@ -40,7 +40,6 @@ export interface DeviceInput {
 }
 
 const MAX_CHARACTERS = 64 * 1024 * 1024;
-const MAX_DEVICES = 64;
 /** More than a response of 64 MiB has, even one full of token probabilities. */
 const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
