@@ -4,6 +4,7 @@ import { isFinalResponse } from '../../proto/events.ts';
 import {
   duplicateMember,
   hasAtMost,
+  isObject,
   JsonTextError,
   type Member,
   topLevelMembers,
@@ -55,7 +56,7 @@ const invalid = (message: string) => new CheckFailure('not_an_attestation', mess
 export function readInput(input: unknown, limits: Limits = {}): Input {
   if (typeof input !== 'string') return fromObject(input, limits);
   const { value, text } = parse(input, limits);
-  if (!isRecord(value)) throw invalid('not a JSON object');
+  if (!isObject(value)) throw invalid('not a JSON object');
   const members = uniqueMembers(text);
   const inner = finalResponse(value, members, text);
   if (inner === null) return fromText(value, members, text, limits);
@@ -80,8 +81,8 @@ function fromText(value: Record<string, unknown>, members: readonly Member[], te
 }
 
 function fromObject(input: unknown, limits: Limits): Input {
-  if (!isRecord(input)) throw invalid('not an object');
-  const carrier = isFinalResponse(input.type) && isRecord(input.response) ? responseOf(input) : input;
+  if (!isObject(input)) throw invalid('not an object');
+  const carrier = isFinalResponse(input.type) && isObject(input.response) ? responseOf(input) : input;
   if (!Object.hasOwn(carrier, 'attestation')) return { attestation: readAlone(carrier, limits), carrier: null };
   const { attestation, ...value } = carrier;
   return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
@@ -106,7 +107,7 @@ function readAlone(value: Record<string, unknown>, limits: Limits): Attestation 
 function unwrapped(value: unknown, limits: Limits): unknown {
   if (typeof value !== 'string') return value;
   const inner = json(value, limits);
-  if (isRecord(inner)) noDuplicates(value);
+  if (isObject(inner)) noDuplicates(value);
   return inner;
 }
 
@@ -133,18 +134,14 @@ function bounded(text: string, { maxValues = MAX_VALUES }: Limits): void {
   if (!hasAtMost(text, maxValues)) throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function readAttestation(value: unknown, limits: Limits): Attestation {
-  if (!isRecord(value)) throw invalid('the attestation is not an object');
+  if (!isObject(value)) throw invalid('the attestation is not an object');
   const { raw, nonce, token, evidence, batch, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu']);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
     throw invalid('raw and token must be strings');
   if (!isDigest(nonce)) throw invalid('nonce must be 64 lowercase hex digits');
   bounded(raw, limits);
-  if (cpu !== undefined && !isRecord(cpu)) throw invalid('cpu must be an object');
+  if (cpu !== undefined && !isObject(cpu)) throw invalid('cpu must be an object');
   return {
     raw,
     nonce,
@@ -199,7 +196,7 @@ function devices(value: unknown): readonly unknown[] {
 
 /** Own members only: inherited members are no evidence. */
 function own<K extends string>(value: unknown, names: readonly K[]): Partial<Record<K, unknown>> {
-  if (!isRecord(value)) throw invalid('not an object');
+  if (!isObject(value)) throw invalid('not an object');
   return Object.fromEntries(
     names.filter((name) => Object.hasOwn(value, name)).map((name) => [name, value[name]]),
   ) as Partial<Record<K, unknown>>;

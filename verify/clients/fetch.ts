@@ -1,7 +1,7 @@
 // A fetch for OpenAI clients that requests an attestation with every response and lets no response end unproven.
 import { isFinalResponse, type StreamForm, streamFormOf } from '../../proto/events.ts';
 import { parseChunk } from '../../proto/fold.ts';
-import { withLastMember } from '../../proto/json.ts';
+import { isObject, withLastMember } from '../../proto/json.ts';
 import { nonceOf } from '../../proto/raw.ts';
 import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
 import { verifyAttestation } from '../attestation.ts';
@@ -212,9 +212,8 @@ function readRequest(body: string, strict: boolean): { body: string; stream: boo
   } catch {
     throw new UnprovenAnswerError('request_not_provable');
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new UnprovenAnswerError('request_not_provable');
-  const { tee, stream } = value as { tee?: unknown; stream?: unknown };
+  if (!isObject(value)) throw new UnprovenAnswerError('request_not_provable');
+  const { tee, stream } = value;
   return { body: tee === undefined ? withLastMember(body, 'tee', freshTee(strict)) : body, stream: stream === true };
 }
 

@@ -1,6 +1,6 @@
 // The session of an attestation, which binds a processor's evidence to the devices that signed beside it, and both to one response.
 import type { Evidence } from '../../proto/attestation.ts';
-import { JsonTextError } from '../../proto/json.ts';
+import { isObject, JsonTextError } from '../../proto/json.ts';
 import { MAX_LAUNCH_CHARACTERS } from '../../proto/launch.ts';
 import {
   answerMessage,
@@ -176,7 +176,7 @@ export async function readSigned(text: string, signature: unknown): Promise<Sess
 
 function recordOf(member: unknown): Readonly<Record<string, unknown>> {
   const value = typeof member === 'string' ? parseCpu(member) : member;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad('the evidence is not an object');
+  if (!isObject(value)) throw bad('the evidence is not an object');
   return { ...value };
 }
 

@@ -1,5 +1,5 @@
 // Reads the member `cpu`, a processor's evidence, strictly and with a limit on every size. Only the form is checked.
-import { duplicateMember } from '../../proto/json.ts';
+import { duplicateMember, isObject } from '../../proto/json.ts';
 import { EncodingError, fromBase64, fromHex, fromUtf8, isDigest } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
@@ -101,7 +101,7 @@ export function parseCpu(text: string): unknown {
 }
 
 function record(value: unknown, what: string): Readonly<Record<string, unknown>> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad(`${what} is not an object`);
+  if (!isObject(value)) throw bad(`${what} is not an object`);
   return { ...value };
 }
 

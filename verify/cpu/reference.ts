@@ -1,5 +1,5 @@
 // The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
-import { duplicateMember, JsonTextError } from '../../proto/json.ts';
+import { duplicateMember, isObject, JsonTextError } from '../../proto/json.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { toHex } from '../common/bytes.ts';
 import { CheckFailure, type Passed, passed } from '../policy/checks.ts';
@@ -90,7 +90,7 @@ function parsed(text: string): unknown {
 }
 
 function record(value: unknown, name: string): Json {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrong(`${name} is not an object`);
+  if (!isObject(value)) throw wrong(`${name} is not an object`);
   return { ...value };
 }
 

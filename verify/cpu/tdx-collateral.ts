@@ -1,6 +1,6 @@
 // Verifies Intel's collateral: TCB info and the quoting enclave's identity, as the exact texts that were signed,
 // and revocation lists (Intel's Provisioning Certification Service, version 4).
-
+import { isObject } from '../../proto/json.ts';
 import { EncodingError, equal, fromHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
@@ -178,9 +178,8 @@ function decoded<T>(name: string, read: () => T): T {
 type Json = Readonly<Record<string, unknown>>;
 
 function object(value: unknown): Json {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw invalid('a signed text lacks an object');
-  return value as Json;
+  if (!isObject(value)) throw invalid('a signed text lacks an object');
+  return value;
 }
 
 function list(value: unknown): readonly unknown[] {

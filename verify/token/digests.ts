@@ -1,10 +1,9 @@
 // Rechecks the digests by which a detached EAT names its submodules (RFC 9711 §4.2.18, as NVIDIA's verifiers make them).
 
-import { topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { isObject, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { digest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
-import type { Jws } from './jws.ts';
-import { isArray, isObject, type Json } from './jws.ts';
+import { isArray, type Json, type Jws } from './jws.ts';
 import type { Bundle, ParsedToken } from './token.ts';
 
 /** The first is nvattest's and the Python SDK's, the second NRAS's. */

@@ -1,5 +1,5 @@
 // Parses a JSON Web Token (RFC 7515 §7.1, RFC 7519). What it returns is not yet verified: see signature.ts.
-
+import { isObject } from '../../proto/json.ts';
 import { EncodingError, fromBase64Url, fromUtf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../policy/checks.ts';
 
@@ -18,10 +18,6 @@ const MAX_VALUES = 65_536;
 /** The token is malformed. `message` quotes nothing of it. */
 export function malformed(message: string, options?: ErrorOptions): CheckFailure {
   return new CheckFailure('token_malformed', message, options);
-}
-
-export function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 export function isArray(value: Json | undefined): value is readonly Json[] {

@@ -1,5 +1,6 @@
 // Parses a token: its kind, its claims and every nonce in it. Nothing of it is verified yet.
-import { isArray, isObject, type Json, type JsonObject, type Jws, malformed, parseJson, parseJws } from './jws.ts';
+import { isObject } from '../../proto/json.ts';
+import { isArray, type Json, type JsonObject, type Jws, malformed, parseJson, parseJws } from './jws.ts';
 
 export type TokenKind = 'nvtrust' | 'nvattest' | 'jwt' | 'nras' | 'countersign';
 
