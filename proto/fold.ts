@@ -23,7 +23,7 @@ import {
 } from './kept-numbers.ts';
 
 /** Strings that are set, even inside a delta. */
-const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
+export const SET_IN_DELTA: ReadonlySet<string> = new Set(['role', 'id', 'type', 'name']);
 /** A longer string is serialized by the caller, a longer array in batches. */
 const LONG_LENGTH = 64 * 1024;
 const BATCH_ITEMS = 128;

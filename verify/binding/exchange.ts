@@ -1,7 +1,7 @@
 // Compares raw with the caller's own record: the endpoint and request sent, the response or the event stream received.
 import type { Attestation } from '../../proto/attestation.ts';
 import { recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
-import { foldPayloads } from '../../proto/fold.ts';
+import { foldPayloads, SET_IN_DELTA } from '../../proto/fold.ts';
 import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
 import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../../proto/raw.ts';
@@ -329,8 +329,6 @@ function sameScalar(held: unknown, signed: unknown): boolean {
 
 /** Deeper than any chunk of a completion. */
 const MAX_DEPTH = 32;
-/** Strings that the fold (docs/attestation.md §3) sets instead of appending. */
-const SET = new Set(['role', 'id', 'type', 'name']);
 
 /**
  * Whether `part`, one chunk folded by itself, fits `whole`, which all chunks fold into: the texts of `whole` end with those of
@@ -352,7 +350,7 @@ export function isPartOf(part: unknown, whole: unknown, appended = false, depth 
     return part.every(next);
   }
   return namesOf(part).every((name) => {
-    const text = name === 'text' || ((appended || name === 'message') && !SET.has(name));
+    const text = name === 'text' || ((appended || name === 'message') && !SET_IN_DELTA.has(name));
     return Object.hasOwn(whole, name) && isPartOf(part[name], whole[name], text, depth + 1);
   });
 }

@@ -8,7 +8,9 @@ import {
   type Outcome,
   type Passed,
   passed,
+  type Settled,
   seen,
+  settle,
   skipped,
   VerificationError,
 } from '../policy/checks.ts';
@@ -231,29 +233,13 @@ async function checkTdx(list: CheckList, tdx: TdxQuote, evidence: CpuEvidence, c
   await list.run('cpu_identity', SIGNED, () => checkTdxIdentity(tdx, verified));
   await list.run('cpu_revocation', SIGNED, () => checkTdxRevocation(path, verified, context));
   await list.run('cpu_mode', SIGNED, () => checkTdxMode(tdx, evidence.vtpm === null));
-  await list.run('cpu_tcb', SIGNED, () => checkTdxTcb(tdx, path, (collateral as Settled).get(), context));
+  await list.run('cpu_tcb', SIGNED, () =>
+    checkTdxTcb(tdx, path, (collateral as Settled<VerifiedCollateral>).get(), context),
+  );
   if (path === null) return {};
   const state = verified === null ? null : stateOf(tdx, path, verified);
   const { simulated, pck } = path;
   return { simulated, fmspc: pck.fmspc, tcb_status: state?.status ?? null, advisories: state?.advisories ?? [] };
-}
-
-interface Settled {
-  readonly value: VerifiedCollateral | null;
-  readonly get: () => VerifiedCollateral;
-}
-
-/** Keeps a result or an error for the check that reports it. */
-async function settle(find: () => Promise<VerifiedCollateral>): Promise<Settled> {
-  try {
-    const value = await find();
-    return { value, get: () => value };
-  } catch (error) {
-    const get = (): VerifiedCollateral => {
-      throw error;
-    };
-    return { value: null, get };
-  }
 }
 
 /** Compares the signed report data, or the vTPM's extra data, with the expected bytes. */

@@ -2,14 +2,14 @@
 
 import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../binding/input.ts';
 import { equal } from '../common/bytes.ts';
-import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../policy/checks.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../policy/checks.ts';
 import type { Context, DeviceClaims } from '../policy/options.ts';
 import type { TokenDevice } from '../token/token.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { trustedPath } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
 import { type DeviceIdentity, deviceOf, fwidOf } from './nvidia.ts';
-import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference-values.ts';
+import { checkRevocation, compare, findReferenceValues } from './reference-values.ts';
 import { type Report, verifyReportSignature } from './spdm/report.ts';
 import { checkTopology, type VerifiedDevice } from './topology.ts';
 
@@ -152,19 +152,6 @@ export async function verifyDevice(
   if (trusted === null || list.unmet('report_signature', index)) return null;
   const { opaque } = report;
   return { claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
-}
-
-/** Keeps the result or the error for a later check. */
-async function settle(get: () => Promise<ReferenceValues>) {
-  try {
-    const value = await get();
-    return { value, get: () => value };
-  } catch (error) {
-    const get = (): ReferenceValues => {
-      throw error;
-    };
-    return { value: null, get };
-  }
 }
 
 function checkNonce(report: Report, nonce: string | null) {

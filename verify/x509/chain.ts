@@ -3,7 +3,7 @@
 import { digest, equal, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import { CheckFailure } from '../policy/checks.ts';
-import { type Certificate, EXTENSION, type Signed } from './certificate.ts';
+import { type Certificate, EXTENSION, iso, label, type Signed } from './certificate.ts';
 import { ecdsaVerify, type PublicKey, pssVerify } from './public-key.ts';
 
 /** `untrusted_root`: well-formed, but not under a root that the caller trusts. */
@@ -148,12 +148,6 @@ function fingerprint(certificate: Certificate): Promise<string> {
 async function identity(path: readonly Certificate[]): Promise<string> {
   return (await Promise.all(path.map(fingerprint))).join('');
 }
-
-function label(certificate: Certificate): string {
-  return `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
-}
-
-const iso = (date: Date) => date.toISOString().replace('.000Z', 'Z');
 
 // A path to a pinned root, or to a simulated one that the caller named.
 
