@@ -19,7 +19,7 @@ export interface Batch {
 }
 
 /** The side of a sibling in its pair. */
-export type Side = 'left' | 'right';
+type Side = 'left' | 'right';
 
 /**
  * The side of each hash in a leaf's path (RFC 9162 §2.1.3.2). The path has exactly as many hashes.

@@ -199,14 +199,8 @@ export class NamedEventReader extends EventReader<NamedEvent> {
 }
 
 /** Returns all events of a whole stream. @throws {SseError} */
-export const readEvents = (stream: Uint8Array, max_event_bytes: number): NamedEvent[] =>
-  readAll(new NamedEventReader(max_event_bytes), stream);
-
-/** Returns all payloads of a whole stream whose events have no names. @throws {SseError} */
-export const readPayloads = (stream: Uint8Array, max_event_bytes: number): Uint8Array[] =>
-  readAll(new PayloadReader(max_event_bytes), stream);
-
-function readAll<E>(reader: EventReader<E>, stream: Uint8Array): E[] {
+export function readEvents(stream: Uint8Array, max_event_bytes: number): NamedEvent[] {
+  const reader = new NamedEventReader(max_event_bytes);
   const events = reader.push(stream);
   const last = reader.end();
   if (last !== null) events.push(last);

@@ -77,7 +77,7 @@ const encoder = new TextEncoder();
 const tag = (text: string) => encoder.encode(`countersign/${text}/v1\0`);
 
 /** One device's evidence, decoded: its report, and its certificate chain as PEM. */
-export interface EvidenceBytes {
+interface EvidenceBytes {
   readonly report: Uint8Array;
   readonly chain: Uint8Array;
 }

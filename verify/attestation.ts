@@ -297,7 +297,7 @@ export function compareTokenWithReports({ devices }: ParsedToken, reports: reado
 }
 
 /** NVIDIA's verifiers name submodules by kind: `GPU-0`, `SWITCH-0`. */
-export const kindOf = ({ name }: TokenDevice): DeviceClaims['kind'] => (/SWITCH/i.test(name) ? 'switch' : 'gpu');
+const kindOf = ({ name }: TokenDevice): DeviceClaims['kind'] => (/SWITCH/i.test(name) ? 'switch' : 'gpu');
 
 function compareDevices(devices: readonly TokenDevice[], reports: readonly DeviceClaims[]): void {
   if (devices.length !== reports.length)

@@ -8,7 +8,7 @@ import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpace
 import { byText, parseKeepingNumbers, stringifyKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
-import { NamedEventReader, PayloadReader, readPayloads, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
+import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { checkBatch } from '../../verify/binding/batch.ts';
 import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/binding/exchange.ts';
@@ -33,6 +33,7 @@ import { keyOf } from '../../verify/token/signature.ts';
 import { parsePem } from '../../verify/x509/certificate.ts';
 import { parseCrl } from '../../verify/x509/crl.ts';
 import { children, integer, oid, readAt } from '../../verify/x509/der.ts';
+import { readPayloads } from '../support/payloads.ts';
 import type { AnyTarget } from '../verify/fuzz/fuzz-target.ts';
 import { signedTargets } from '../verify/fuzz/fuzz-targets-signed.ts';
 import { textTargets } from '../verify/fuzz/fuzz-targets-text.ts';

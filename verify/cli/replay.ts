@@ -5,7 +5,7 @@ import { UsageError } from './args.ts';
 import { MAX_INPUT_BYTES } from './input.ts';
 import { plain } from './report.ts';
 
-export interface Replay {
+interface Replay {
   readonly baseUrl: string;
   readonly times: number;
   readonly apiKey: string | null;

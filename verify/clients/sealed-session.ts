@@ -49,7 +49,7 @@ export interface Sessions {
   readonly isInSession: IsInSession;
 }
 
-export interface SessionSource {
+interface SessionSource {
   /** The URL of `GET /v1/attestation/session`. */
   readonly url: string;
   readonly headers: Headers;

@@ -7,7 +7,7 @@ import { isIssuedBy, trustedPath } from '../x509/chain.ts';
 import { type Crl, isRevoked } from '../x509/crl.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
-import type { CpuContext, CpuPolicy, TcbStatus } from './cpu-options.ts';
+import type { CpuContext, TcbStatus } from './cpu-options.ts';
 import { isZero } from './snp-report.ts';
 import type { ModuleSigner, QeIdentity, SvnLevel, TcbInfo, TcbLevel, VerifiedCollateral } from './tdx-collateral.ts';
 import { type Pck, readPck, type TdReport, type TdxQuote } from './tdx-quote.ts';
@@ -166,10 +166,9 @@ export function checkTdxTcb(
   const state = stateOf(quote, path, collateral);
   if (state === null) throw new CheckFailure('collateral_invalid', 'the TCB info is about another platform');
   if (outdated !== null) throw new CheckFailure('collateral_expired', outdated);
-  const { minTcbEvaluation = 0 }: CpuPolicy = policy;
+  const { minTcbEvaluation = 0, tcb: accepted = ['UpToDate'] } = policy;
   if (Math.min(tcbInfo.evaluation, qeIdentity.evaluation) < minTcbEvaluation)
     throw notAccepted(`the collateral is of an evaluation before ${minTcbEvaluation}`);
-  const { tcb: accepted = ['UpToDate'] } = policy;
   const { status, advisories } = state;
   const listed =
     advisories.length > 0 ? ` (${advisories.slice(0, 8).join(', ')}${advisories.length > 8 ? ', …' : ''})` : '';

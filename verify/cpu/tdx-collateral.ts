@@ -91,11 +91,7 @@ export async function findCollateral(
 }
 
 /** @throws {CheckFailure} collateral_invalid */
-export async function verifyCollateral(
-  collateral: TdxCollateral,
-  root: Certificate,
-  at: Date,
-): Promise<VerifiedCollateral> {
+async function verifyCollateral(collateral: TdxCollateral, root: Certificate, at: Date): Promise<VerifiedCollateral> {
   const tcb = await verifyText('tcb_info', collateral, root, at);
   const qe = await verifyText('qe_identity', collateral, root, at);
   const rootCrl = readCrl('root_ca_crl', collateral);

@@ -42,7 +42,7 @@ export interface TdReport {
 }
 
 /** The quoting enclave's own report. */
-export interface QeReport {
+interface QeReport {
   readonly miscSelect: Uint8Array;
   readonly attributes: Uint8Array;
   readonly mrSigner: Uint8Array;

@@ -70,7 +70,7 @@ export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}
   return { valid: list.valid, incomplete: list.incomplete, checks: list.checks, claims };
 }
 
-export interface NamedLaunch {
+interface NamedLaunch {
   /** SHA-256 in hex; null: the statement names none. */
   readonly sha256: string | null;
   /** The file's text; null where it is not at hand. */
@@ -78,7 +78,7 @@ export interface NamedLaunch {
 }
 
 /** The report data that the processor must have signed. */
-export interface Binding {
+interface Binding {
   /** REPORTDATA without its zeros at the end. */
   readonly reportData: Uint8Array;
   /** Who expects it, for the check's detail. */

@@ -15,7 +15,7 @@ import { CheckFailure, type Limits } from '../policy/checks.ts';
 export { CheckFailure } from '../policy/checks.ts';
 
 /** RFC 9999 §3.1: media type, base64url, and a sum of indicator bits. */
-export type CmwRecord = readonly [type: string, value: string, indicator: number];
+type CmwRecord = readonly [type: string, value: string, indicator: number];
 /** RFC 9999 §3.3, in JSON. */
 export type CmwCollection = { readonly __cmwc_t: string } & { readonly [label: string]: CmwRecord | string };
 

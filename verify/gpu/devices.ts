@@ -13,7 +13,7 @@ import { checkRevocation, compare, findReferenceValues } from './reference-value
 import { type Report, verifyReportSignature } from './spdm/report.ts';
 import { checkTopology, type VerifiedDevice } from './topology.ts';
 
-export interface DeviceToVerify {
+interface DeviceToVerify {
   readonly index: number;
   readonly arch: string;
   readonly evidence: ParsedEvidence;
@@ -92,7 +92,7 @@ async function skipUnreadable(list: CheckList, index: number): Promise<null> {
 }
 
 /** Runs every check on one device, report_form already passed. @returns null unless report and chain passed. */
-export async function verifyDevice(
+async function verifyDevice(
   list: CheckList,
   { index, arch, evidence, nonce, tokenClaims }: DeviceToVerify,
   context: Context,
@@ -238,7 +238,7 @@ function claimsOf(identity: DeviceIdentity, { opaque }: Report, matched: number 
 
 // The trust anchor of a device's certificates: NVIDIA's root, a simulated one that the caller named, or none.
 
-export interface TrustedChain {
+interface TrustedChain {
   readonly path: readonly Certificate[];
   readonly identity: DeviceIdentity;
   readonly simulated: boolean;
@@ -248,7 +248,7 @@ export interface TrustedChain {
  * @param arch as the evidence states it, unsigned.
  * @throws {CheckFailure} untrusted_root, simulated_root_refused, certificate_expired, chain_invalid
  */
-export async function checkChain(
+async function checkChain(
   chain: readonly Certificate[],
   arch: string,
   context: Context,

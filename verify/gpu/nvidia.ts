@@ -37,17 +37,17 @@ interface BiosIdParts {
 }
 
 /** `NV_GPU_DRIVER_GH100_550.90.07` on Hopper; `NV_GPU_CC_DRIVER_…` with the chip that the report names since Blackwell. */
-export function driverRimId(arch: string, chip: string, version: string): string {
+function driverRimId(arch: string, chip: string, version: string): string {
   return arch === 'HOPPER' ? `NV_GPU_DRIVER_GH100_${version}` : `NV_GPU_CC_DRIVER_${chip}_${version}`;
 }
 
 /** `NV_GPU_VBIOS_1010_0200_882_96009F0001` */
-export function vbiosRimId(parts: BiosIdParts): string {
+function vbiosRimId(parts: BiosIdParts): string {
   return `NV_GPU_VBIOS_${biosId(parts)}`;
 }
 
 /** `NV_SWITCH_BIOS_5612_0002_890_9610550001` */
-export function switchBiosRimId(parts: BiosIdParts): string {
+function switchBiosRimId(parts: BiosIdParts): string {
   return `NV_SWITCH_BIOS_${biosId(parts)}`;
 }
 

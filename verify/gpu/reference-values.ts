@@ -9,7 +9,7 @@ import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
 import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
 import type { Report } from './spdm/report.ts';
 
-export interface ReferenceValues {
+interface ReferenceValues {
   readonly driver: Rim | null;
   readonly vbios: Rim;
   /** The queries that found them. */

@@ -17,7 +17,7 @@ export interface VerifiedDevice {
 }
 
 /** A fact that valid reports do not prove, because a device that they name did not sign, or because they lack a field. */
-export interface LeftOpen {
+interface LeftOpen {
   readonly reason: string;
   /** The unproven fact, as a clause after "That"; null where it adds nothing to the claims of each device. */
   readonly what: string | null;

@@ -80,7 +80,7 @@ const isSimulated = ({ devices, cpu }: Findings) =>
   devices.some((device) => device.simulated) || cpu?.simulated === true;
 
 /** The level where no check fails. Without evidence it rests on the token of NVIDIA's service. */
-export function levelOf(findings: Findings): Level {
+function levelOf(findings: Findings): Level {
   if (isSimulated(findings)) return 'none';
   const { devices, appraised } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);

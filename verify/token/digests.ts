@@ -11,7 +11,7 @@ const SHA256_NAMES: readonly Json[] = ['SHA256', 'SHA-256'];
 /** Claims that the Python SDK adds to a submodule after it has computed the digest. */
 const ADDED_LATER = new Set(['nbf', 'exp', 'iat', 'jti']);
 
-export interface RecheckedDigests {
+interface RecheckedDigests {
   readonly rechecked: number;
   readonly detail: string;
 }
@@ -64,7 +64,7 @@ function digestOf(value: Json): string {
  * Lowercase hexadecimal SHA-256 of a submodule: of the whole JWT from NRAS or nvattest; of the claims, as
  * {@link nvtrustDigestText} writes them, from the Python SDK, which alone signs with HS256.
  */
-export async function submoduleDigest(jws: Jws): Promise<string> {
+async function submoduleDigest(jws: Jws): Promise<string> {
   const text = jws.algorithm === 'HS256' ? nvtrustDigestText(jws.payload) : jws.text;
   return toHex(await digest('SHA-256', utf8(text)));
 }

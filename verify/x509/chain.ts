@@ -151,14 +151,14 @@ async function identity(path: readonly Certificate[]): Promise<string> {
 
 // A path to a pinned root, or to a simulated one that the caller named.
 
-export interface Anchors {
+interface Anchors {
   readonly roots: readonly Certificate[];
   /** Roots of test keys, which prove nothing about hardware; empty unless the caller named some. */
   readonly simulatedRoots: readonly Certificate[];
   readonly at: Date;
 }
 
-export interface TrustedPath {
+interface TrustedPath {
   /** Leaf first, the root last. */
   readonly path: readonly Certificate[];
   readonly simulated: boolean;

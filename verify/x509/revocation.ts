@@ -16,7 +16,7 @@ import {
 } from './ocsp.ts';
 import { ecdsaVerify } from './public-key.ts';
 
-export interface OcspOptions {
+interface OcspOptions {
   /** The instant at which the response and the responder's certificate must be valid. */
   readonly at: Date;
   /** The nonce of the request, where one was sent for this check: the response must repeat it. */
@@ -24,7 +24,7 @@ export interface OcspOptions {
 }
 
 /** The period for which the certificate is good. */
-export interface GoodStatus {
+interface GoodStatus {
   readonly thisUpdate: Date;
   readonly nextUpdate: Date;
 }
