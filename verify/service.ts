@@ -3,6 +3,7 @@
 export { compareTokenWithReports } from './attestation.ts';
 // For code that forwards batched proofs.
 export { checkBatch } from './binding/batch.ts';
+export { readLimited } from './common/read-limited.ts';
 // For code that collects evidence behind Azure's paravisor.
 export { parseHclReport } from './cpu/azure-vtpm.ts';
 export { bootRomKey } from './cpu/binding.ts';
@@ -11,7 +12,7 @@ export { parseSnpReport, type SnpReport, tcbOf } from './cpu/snp-report.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
-export { fetchOcsp, fetchRim, ocspId, readLimited, type ServiceOptions } from './gpu/collateral.ts';
+export { fetchOcsp, fetchRim, ocspId, type ServiceOptions } from './gpu/collateral.ts';
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.
 export { type Carried, checkReports } from './gpu/report-check.ts';

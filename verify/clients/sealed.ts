@@ -13,7 +13,7 @@ import {
   writeRequestHead,
 } from '../../sealed/index.ts';
 import { concat } from '../common/bytes.ts';
-import { readLimited } from '../gpu/collateral.ts';
+import { readLimited } from '../common/read-limited.ts';
 import { cameSealed } from './sealed-answers.ts';
 import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';

@@ -58,6 +58,8 @@ export function equal(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
+export const isZero = (bytes: Uint8Array): boolean => bytes.every((byte) => byte === 0);
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true });
 

@@ -1,6 +1,6 @@
 // The checks of a report of SEV-SNP: its signer, processor, firmware and guest policy.
 
-import { equal } from '../common/bytes.ts';
+import { equal, isZero } from '../common/bytes.ts';
 import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../policy/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { isIssuedBy, trustedPath } from '../x509/chain.ts';
@@ -15,7 +15,7 @@ import {
   type SnpTcb,
   type SnpTcbPart,
 } from './cpu-options.ts';
-import { isZero, type SnpReport, TCBS, tcbOf } from './snp-report.ts';
+import { type SnpReport, TCBS, tcbOf } from './snp-report.ts';
 
 /** A verified path: leaf, ASK or ASVK, ARK. */
 export interface AmdPath {

@@ -1,6 +1,6 @@
 // The checks of a quote of TDX: its signer, quoting enclave, platform state and guest attributes.
 
-import { concat, digest, equal, toHex } from '../common/bytes.ts';
+import { concat, digest, equal, isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../policy/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { isIssuedBy, trustedPath } from '../x509/chain.ts';
@@ -8,7 +8,6 @@ import { type Crl, isRevoked } from '../x509/crl.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import type { CpuContext, TcbStatus } from './cpu-options.ts';
-import { isZero } from './snp-report.ts';
 import type { ModuleSigner, QeIdentity, SvnLevel, TcbInfo, TcbLevel, VerifiedCollateral } from './tdx-collateral.ts';
 import { type Pck, readPck, type TdReport, type TdxQuote } from './tdx-quote.ts';
 

@@ -1,6 +1,6 @@
 // Verifies a processor's evidence: the list of checks, read top to bottom.
 
-import { equal, fromHex, toHex } from '../common/bytes.ts';
+import { equal, fromHex, isZero, toHex } from '../common/bytes.ts';
 import { requireWebCrypto } from '../common/webcrypto.ts';
 import {
   CheckFailure,
@@ -30,7 +30,7 @@ import {
   checkSnpSignature,
   checkSnpTcb,
 } from './snp-checks.ts';
-import { isZero, parseSnpReport, type SnpReport, tcbOf } from './snp-report.ts';
+import { parseSnpReport, type SnpReport, tcbOf } from './snp-report.ts';
 import {
   checkTdxChain,
   checkTdxIdentity,
