@@ -5,10 +5,6 @@ import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/raw.
 import { checkBatch } from './binding/batch.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';
-import { requireWebCrypto } from './common/webcrypto.ts';
-import type { CpuClaims } from './cpu/cpu-options.ts';
-import { verifyDevices } from './gpu/devices.ts';
-import type { VerifiedDevice } from './gpu/topology.ts';
 import {
   CheckFailure,
   CheckList,
@@ -18,7 +14,11 @@ import {
   seen,
   skipped,
   VerificationError,
-} from './policy/checks.ts';
+} from './common/checks.ts';
+import { requireWebCrypto } from './common/webcrypto.ts';
+import type { CpuClaims } from './cpu/cpu-options.ts';
+import { verifyDevices } from './gpu/devices.ts';
+import type { VerifiedDevice } from './gpu/topology.ts';
 import {
   type Context,
   type DeviceClaims,

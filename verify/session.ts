@@ -4,13 +4,13 @@ import { isObject } from '../proto/json.ts';
 import { readStatement } from '../proto/statement.ts';
 import { readSessionEvidence } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
+import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
 import { checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
 import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { verifyDevices } from './gpu/devices.ts';
-import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './policy/checks.ts';
 import { readOptions, type VerificationReport, type VerifyOptions } from './policy/options.ts';
 import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 

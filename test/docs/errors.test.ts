@@ -22,7 +22,7 @@ describe('docs/errors.md', () => {
   });
 
   it('has each code of a failed check once', () => {
-    const expected = union(read('verify/policy/checks.ts'), /export type FailureCode =([^;]*);/);
+    const expected = union(read('verify/common/checks.ts'), /export type FailureCode =([^;]*);/);
     expect(expected).toContain('raw_hash_mismatch');
     expect(codes(checks).sort()).toEqual(expected.sort());
   });

@@ -4,6 +4,7 @@ import { withLastMember } from '../../proto/json.ts';
 import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
+import { CHECKS } from '../../verify/common/checks.ts';
 import {
   appraiseAttestation,
   createCollateral,
@@ -11,7 +12,6 @@ import {
   type VerifyOptions,
   verifyAttestation,
 } from '../../verify/index.ts';
-import { CHECKS } from '../../verify/policy/checks.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { text } from './gpu/genuine.ts';
 import {

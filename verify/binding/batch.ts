@@ -1,8 +1,8 @@
 // Checks a batched proof: from raw's hash along its path to the root, and from there to the nonce. docs/attestation.md §8 has the bytes.
 import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage, sidesOf } from '../../proto/batch.ts';
 import { fromHex, isDigest, toHex } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { sha256 } from '../common/sha256.ts';
-import { CheckFailure } from '../policy/checks.ts';
 
 /**
  * Checks that a nonce commits to this raw among others (RFC 9162 §2.1.3.2).

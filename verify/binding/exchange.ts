@@ -7,7 +7,7 @@ import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../../pro
 import { CHAT_ENDPOINT, type RawParts } from '../../proto/raw.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/sse.ts';
 import { concat, digest, toHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../policy/checks.ts';
+import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../common/checks.ts';
 import type { Expected } from '../policy/options.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
 

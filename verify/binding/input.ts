@@ -11,9 +11,9 @@ import {
   withoutMember,
 } from '../../proto/json.ts';
 import { EncodingError, fromBase64, isDigest } from '../common/bytes.ts';
+import { CheckFailure, type Limits } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
 import { parseReport, type Report } from '../gpu/spdm/report.ts';
-import { CheckFailure, type Limits } from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
 

@@ -7,9 +7,9 @@ import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } 
 import { verifyAttestation } from '../attestation.ts';
 import { attestationIn } from '../binding/input.ts';
 import { concat, toBase64Url } from '../common/bytes.ts';
+import { type FailureCode, VerificationError } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
 import { readLimited } from '../common/read-limited.ts';
-import { type FailureCode, VerificationError } from '../policy/checks.ts';
 import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
 

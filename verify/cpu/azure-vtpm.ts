@@ -12,7 +12,7 @@ import {
   isZero,
   toHex,
 } from '../common/bytes.ts';
-import { CheckFailure, type Passed, seen } from '../policy/checks.ts';
+import { CheckFailure, type Passed, seen } from '../common/checks.ts';
 import { ByteReader } from './byte-reader.ts';
 import type { TpmQuote } from './cpu-member.ts';
 

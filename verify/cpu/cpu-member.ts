@@ -1,7 +1,7 @@
 // Reads the member `cpu`, a processor's evidence, strictly and with a limit on every size. Only the form is checked.
 import { duplicateMember, isObject } from '../../proto/json.ts';
 import { EncodingError, fromBase64, fromHex, fromUtf8, isDigest } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
 import type { CpuType, TdxCollateral } from './cpu-options.ts';

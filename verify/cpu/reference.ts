@@ -2,7 +2,7 @@
 import { duplicateMember, isObject, JsonTextError } from '../../proto/json.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { isZero, toHex } from '../common/bytes.ts';
-import { CheckFailure, type Passed, passed } from '../policy/checks.ts';
+import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
 import { type LogEvent, runtimePayload } from './event-log.ts';
 import type { SnpReport } from './snp-report.ts';

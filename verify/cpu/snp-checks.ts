@@ -1,7 +1,7 @@
 // The checks of a report of SEV-SNP: its signer, processor, firmware and guest policy.
 
 import { equal, isZero } from '../common/bytes.ts';
-import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../policy/checks.ts';
+import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { isIssuedBy, trustedPath } from '../x509/chain.ts';
 import { type Crl, isRevoked, parseCrl } from '../x509/crl.ts';

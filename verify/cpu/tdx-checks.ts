@@ -1,7 +1,7 @@
 // The checks of a quote of TDX: its signer, quoting enclave, platform state and guest attributes.
 
 import { concat, digest, equal, isZero, toHex } from '../common/bytes.ts';
-import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../policy/checks.ts';
+import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { isIssuedBy, trustedPath } from '../x509/chain.ts';
 import { type Crl, isRevoked } from '../x509/crl.ts';

@@ -2,7 +2,7 @@
 // and revocation lists (Intel's Provisioning Certification Service, version 4).
 import { isObject } from '../../proto/json.ts';
 import { EncodingError, equal, fromHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { ChainError, verifyChain } from '../x509/chain.ts';
 import { type Crl, parseCrl } from '../x509/crl.ts';

@@ -1,7 +1,6 @@
 // Verifies a processor's evidence: the list of checks, read top to bottom.
 
 import { equal, fromHex, isZero, toHex } from '../common/bytes.ts';
-import { requireWebCrypto } from '../common/webcrypto.ts';
 import {
   CheckFailure,
   CheckList,
@@ -13,7 +12,8 @@ import {
   settle,
   skipped,
   VerificationError,
-} from '../policy/checks.ts';
+} from '../common/checks.ts';
+import { requireWebCrypto } from '../common/webcrypto.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';

@@ -2,8 +2,8 @@
 // (draft-ietf-rats-ar4si), unsigned. A separate entry point, so that a browser's bundle does not grow by it. docs/verify.md.
 
 import { fromHex, toBase64Url } from '../common/bytes.ts';
+import type { Check, CheckName, FailureCode } from '../common/checks.ts';
 import type { CpuClaims, CpuReport, CpuVerifyOptions } from '../cpu/cpu-options.ts';
-import type { Check, CheckName, FailureCode } from '../policy/checks.ts';
 import type { Claims, DeviceClaims, Level, VerificationReport, VerifyOptions } from '../policy/options.ts';
 
 export const EAR_PROFILE = 'tag:ietf.org,2026:rats/ear#04';

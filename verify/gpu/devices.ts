@@ -2,7 +2,7 @@
 
 import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../binding/input.ts';
 import { equal } from '../common/bytes.ts';
-import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../policy/checks.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../common/checks.ts';
 import type { Context, DeviceClaims } from '../policy/options.ts';
 import type { TokenDevice } from '../token/token.ts';
 import type { Certificate } from '../x509/certificate.ts';

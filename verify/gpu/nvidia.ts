@@ -1,7 +1,7 @@
 // NVIDIA's specifics: the pinned roots, the device that a chain identifies, the names of its RIMs, and its certified firmware id.
 
 import { toHex } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from '../x509/der.ts';
 import type { OpaqueData } from './spdm/opaque.ts';

@@ -2,7 +2,7 @@
 
 import { isObject, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { digest, toHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { isArray, type Json, type Jws } from './jws.ts';
 import type { Bundle, ParsedToken } from './token.ts';
 

@@ -1,7 +1,7 @@
 // Parses a JSON Web Token (RFC 7515 §7.1, RFC 7519). What it returns is not yet verified: see signature.ts.
 import { isObject } from '../../proto/json.ts';
 import { EncodingError, fromBase64Url, fromUtf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 
 // Parses the JSON of tokens (RFC 8259) with limits: a name occurs once in its object, and objects have no prototype.
 

@@ -1,8 +1,8 @@
 // Verifies a certificate chain up to a pinned root (RFC 5280 §6.1, for chains that come in order).
 
 import { digest, equal, toHex } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, EXTENSION, iso, label, type Signed } from './certificate.ts';
 import { ecdsaVerify, type PublicKey, pssVerify } from './public-key.ts';
 

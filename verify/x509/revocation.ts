@@ -1,8 +1,8 @@
 // Verifies an OCSP response about a certificate (RFC 6960 §3.2): its certificate, its responder, its times and its status.
 
 import { concat, digest, equal, toHex } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, iso, label } from './certificate.ts';
 import { names, notUnderstood, signedBy } from './chain.ts';
 import { DerError } from './der.ts';

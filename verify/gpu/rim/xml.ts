@@ -2,7 +2,7 @@
 // document types, entities of their own, processing instructions, CDATA sections.
 
 import { EncodingError, fromUtf8 } from '../../common/bytes.ts';
-import { CheckFailure } from '../../policy/checks.ts';
+import { CheckFailure } from '../../common/checks.ts';
 
 // The characters of XML 1.0: allowed ones, those of names, references and line ends.
 

@@ -1,7 +1,7 @@
 // Reads the opaque data of NVIDIA's attestation reports, in both of its formats. It is signed with the report.
 
 import { concat, equal, toHex, utf8 } from '../../common/bytes.ts';
-import { CheckFailure } from '../../policy/checks.ts';
+import { CheckFailure } from '../../common/checks.ts';
 
 /** The known field types, by the names of NVIDIA's verifiers. Others are skipped. */
 export const FIELD = {
