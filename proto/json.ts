@@ -48,7 +48,8 @@ export function withoutSpaceAround(text: string): string {
   return text.slice(from, to);
 }
 
-function skipSpace(text: string, at: number): number {
+/** The offset of the first character from `at` on that is no white space of JSON. */
+export function skipSpace(text: string, at: number): number {
   let i = at;
   while (isSpace(text.charCodeAt(i))) i++;
   return i;

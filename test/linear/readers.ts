@@ -11,8 +11,9 @@ import { nonceOf, splitRaw } from '../../proto/raw.ts';
 import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { checkBatch } from '../../verify/binding/batch.ts';
-import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/binding/exchange.ts';
+import { attestationOf, compareTranscript } from '../../verify/binding/exchange.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/binding/input.ts';
+import { isPartOf, sameTokens, sameValue } from '../../verify/binding/json-equality.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/common/bytes.ts';
 import { sha256 } from '../../verify/common/sha256.ts';
@@ -204,24 +205,24 @@ const ofVerify = (world: World): readonly Reader[] => {
     }),
     reader('verify/common/sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
     reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
-    reader('verify/exchange: sameTokens', ['JSON', 'requests'], ({ text }) => {
+    reader('verify/json-equality: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);
       sameTokens(` ${text}`, text);
     }),
     prepared(
-      'verify/exchange: sameValue',
+      'verify/json-equality: sameValue',
       ['JSON', 'requests'],
       ({ text }) => values(text),
       ([x, y]) => sameValue(x, y),
     ),
     prepared(
-      'verify/exchange: isPartOf',
+      'verify/json-equality: isPartOf',
       ['JSON', 'requests'],
       ({ text }) => values(text),
       ([x, y]) => isPartOf(x, y),
     ),
     prepared(
-      'verify/exchange: isPartOf, behind others',
+      'verify/json-equality: isPartOf, behind others',
       ['JSON'],
       ({ text }) => values(text),
       ([x, y]) => isPartOf({ a: [x, x, 'no'] }, { a: [y, 1, y, [y], y] }),
