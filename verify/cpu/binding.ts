@@ -9,9 +9,9 @@ import {
   type Statement,
   sessionMessage,
 } from '../../proto/statement.ts';
-import { parseChain, parseEvidence } from '../binding/input.ts';
 import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen } from '../common/checks.ts';
+import { parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { VerifyOptions } from '../policy/options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';

@@ -1,6 +1,5 @@
 // The checks on devices: for each its report, signature, certificates, revocation, measurements and mode; for all of them the topology.
 
-import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../binding/input.ts';
 import { equal } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../common/checks.ts';
 import type { Context, DeviceClaims } from '../policy/options.ts';
@@ -8,6 +7,7 @@ import type { TokenDevice } from '../token/token.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { trustedPath } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
+import { type DeviceInput, type ParsedEvidence, parseEvidence } from './device-evidence.ts';
 import { type DeviceIdentity, deviceOf, fwidOf } from './nvidia.ts';
 import { checkRevocation, compare, findReferenceValues } from './reference-values.ts';
 import { type Report, verifyReportSignature } from './spdm/report.ts';
