@@ -10,13 +10,12 @@ import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
 import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
-import { checkBatch } from '../../verify/binding/batch.ts';
+import { checkBatch, sha256 } from '../../verify/binding/batch.ts';
 import { attestationOf, compareTranscript } from '../../verify/binding/exchange.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/binding/input.ts';
 import { isPartOf, sameTokens, sameValue } from '../../verify/binding/json-equality.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/common/bytes.ts';
-import { sha256 } from '../../verify/common/sha256.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseSession } from '../../verify/cpu/index.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
@@ -203,7 +202,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       const path = JSON.parse(text);
       checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
     }),
-    reader('verify/common/sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
+    reader('verify/batch: sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
     reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
     reader('verify/json-equality: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);
