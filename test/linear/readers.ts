@@ -28,7 +28,7 @@ import { childElements, parseXml } from '../../verify/gpu/rim/xml.ts';
 import { canonicalDocument, readSignature } from '../../verify/gpu/rim/xml-signature.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
 import { nvtrustDigestText } from '../../verify/token/digests.ts';
-import { parseJws, parseJson as parseTokenJson } from '../../verify/token/jws.ts';
+import { parseJws, parseTokenJson } from '../../verify/token/jws.ts';
 import { keyOf } from '../../verify/token/signature.ts';
 import { parsePem } from '../../verify/x509/certificate.ts';
 import { parseCrl } from '../../verify/x509/crl.ts';
@@ -354,7 +354,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       ({ text }) => parseXml(text),
       (root) => readSignature(root),
     ),
-    reader('verify/token/jws: parseJson', ['JSON', 'tokens'], ({ text }) => parseTokenJson(text)),
+    reader('verify/token/jws: parseTokenJson', ['JSON', 'tokens'], ({ text }) => parseTokenJson(text)),
     reader('verify/token/jws: parseJws', ['tokens'], ({ text }) => parseJws(text)),
     reader('verify/token/digests: nvtrustDigestText', ['JSON'], ({ text }) =>
       nvtrustDigestText(`{"a":${text},"nbf":1,"exp":1,"iat":1,"jti":1}`),

@@ -51,7 +51,7 @@ export interface CpuForm {
   readonly evidence: CpuEvidence | null;
 }
 
-export interface CpuExpected {
+interface SessionExpected {
   /** The session that the caller holds. */
   readonly session: HeldSession | null;
   /** The challenge that the statement must hold; undefined: any. */
@@ -91,7 +91,7 @@ export async function checkCpu(
   list: CheckList,
   form: CpuForm | null,
   answer: Answer,
-  expected: CpuExpected,
+  expected: SessionExpected,
   context: CpuContext,
 ): Promise<CpuClaims | null> {
   const claims = await checkBound(list, form, answer.timestamp, expected, context);
@@ -107,7 +107,7 @@ async function checkBound(
   list: CheckList,
   form: CpuForm | null,
   timestamp: number | null,
-  expected: CpuExpected,
+  expected: SessionExpected,
   context: CpuContext,
 ): Promise<CpuClaims | null> {
   if (form === null) return checkCpuEvidence(list, null, context, null);
@@ -240,7 +240,7 @@ function decoded(text: string): Uint8Array {
 }
 
 /** @returns words for the check's detail. @throws {CheckFailure} cpu_binding_mismatch, session_expired */
-function checkExpected(statement: Statement, timestamp: number | null, { challenge, at }: CpuExpected): string {
+function checkExpected(statement: Statement, timestamp: number | null, { challenge, at }: SessionExpected): string {
   if (challenge !== undefined && statement.challenge !== challenge.toLowerCase())
     throw new CheckFailure('cpu_binding_mismatch', 'the statement does not hold the challenge that is expected');
   for (const seconds of [timestamp, at === null ? null : Math.floor(at.getTime() / 1000)])

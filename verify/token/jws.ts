@@ -25,7 +25,7 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
 }
 
 /** @throws {CheckFailure} token_malformed. */
-export function parseJson(text: string): Json {
+export function parseTokenJson(text: string): Json {
   if (text.length > MAX_TOKEN_CHARACTERS) throw malformed(`longer than ${MAX_TOKEN_CHARACTERS} characters`);
   return new Parser(text).document();
 }
@@ -182,7 +182,7 @@ function bytesOf(part: string): Uint8Array {
 }
 
 function objectOf(text: string, label: string): JsonObject {
-  const value = parseJson(text);
+  const value = parseTokenJson(text);
   if (!isObject(value)) throw malformed(`the ${label} of a JWT is not an object`);
   return value;
 }
