@@ -1,6 +1,6 @@
 // Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
 import { PayloadReader, readEvents, SseError } from '../proto/sse.ts';
-import { concatAll } from '../verify/common/bytes.ts';
+import { concat } from '../verify/common/bytes.ts';
 import { attestationIn } from '../verify/index.ts';
 import { GatewayError } from './gateway.ts';
 
@@ -58,7 +58,7 @@ export async function readAnswer(response: Response, listener: Listener): Promis
   } catch (cause) {
     throw broken(cause);
   }
-  return { transcript: concatAll(kept), carrier, error };
+  return { transcript: concat(kept), carrier, error };
 }
 
 /** What a reader throws is a TypeError where the connection broke, a DOMException where the visitor stopped it. */

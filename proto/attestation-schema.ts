@@ -1,6 +1,6 @@
 // The schemas that parse an attestation and its evidence and describe them in OpenAPI. The verifier has a stricter reader of its own.
 import * as z from 'zod';
-import type { Attestation, Evidence } from './attestation.ts';
+import { type Attestation, type Evidence, MAX_DEVICES } from './attestation.ts';
 import { MAX_LEAVES, MAX_PATH } from './batch.ts';
 
 /** A base64 text (RFC 4648 §4, padded). The pattern rejects obvious errors; the decoder decides. */
@@ -10,7 +10,8 @@ const base64 = z
   .max(4_000_000)
   .regex(/^[A-Za-z0-9+/]+={0,2}$/, 'must be base64');
 
-const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex digits');
+/** A SHA-256 in hex. */
+export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex digits');
 
 export const evidenceSchema: z.ZodType<Evidence> = z
   .looseObject({
@@ -26,8 +27,8 @@ export const evidenceSchema: z.ZodType<Evidence> = z
   })
   .describe('One device’s signed measurement report and the certificates of the key that signed it');
 
-const batchSchema = z.strictObject({
-  salt: sha256.describe('32 random bytes of this answer alone, 64 lowercase hex digits'),
+export const batchSchema = z.strictObject({
+  salt: digestSchema.describe('32 random bytes of this answer alone, 64 lowercase hex digits'),
   leaf_index: z
     .int()
     .min(0)
@@ -35,7 +36,7 @@ const batchSchema = z.strictObject({
     .describe('The answer’s place among the leaves, from 0'),
   tree_size: z.int().min(1).max(MAX_LEAVES).describe('How many answers the nonce commits to'),
   path: z
-    .array(sha256)
+    .array(digestSchema)
     .max(MAX_PATH)
     .describe(
       'Hashes, 64 lowercase hex digits each, from the leaf’s sibling up to the root: the inclusion proof of RFC 9162 §2.1.3.1',
@@ -60,14 +61,14 @@ const processorMembers = {
     .describe('The maker’s revocation lists and TCB information, as they were when the session was made'),
   event_log: base64.optional().describe('TDX: base64 of the log that the quote’s registers were extended by'),
   statement: z.string().optional().describe('The session’s statement, the JSON text that devices and processor signed'),
-  gpu_sha256: sha256.optional().describe('SHA-256 over the devices’ evidence over the statement'),
+  gpu_sha256: digestSchema.optional().describe('SHA-256 over the devices’ evidence over the statement'),
   launch: z.string().optional().describe('The launch file’s text, where there is one: its SHA-256 is in the statement'),
 };
 
 const cpuSchema = z.looseObject({
   ...processorMembers,
   signature: base64.optional().describe('Base64 of the session key’s ECDSA P-256 signature over this answer, 64 bytes'),
-  statement_sha256: sha256
+  statement_sha256: digestSchema
     .optional()
     .describe(
       'With `x-tee-session`, in place of all members but `signature`: the name of the session that the client holds',
@@ -81,7 +82,7 @@ export const attestationSchema: z.ZodType<Attestation> = z.looseObject({
     .describe(
       'The exact JSON text of request, response and time that is attested; of a stream also the hash of its events',
     ),
-  nonce: sha256.describe(
+  nonce: digestSchema.describe(
     'What the device signed, 64 lowercase hex digits: SHA-256 of `raw`, or with `batch` a hash that it leads to',
   ),
   token: z
@@ -93,7 +94,7 @@ export const attestationSchema: z.ZodType<Attestation> = z.looseObject({
   evidence: z
     .array(evidenceSchema)
     .min(1)
-    .max(64)
+    .max(MAX_DEVICES)
     .optional()
     .describe('What each device signed. Everything that `token` says can be checked with it'),
   batch: batchSchema

@@ -1,5 +1,8 @@
 // The attestation that a client stores and anyone can verify. Its schema, for code that parses it, is in attestation-schema.ts.
 
+/** Devices whose evidence one attestation has, and one session names. */
+export const MAX_DEVICES = 64;
+
 /** One device's evidence: an SPDM measurement report and the certificate chain of the key that signed it. */
 export interface Evidence {
   /** The architecture as NVIDIA's own tools name it in evidence files: `HOPPER`, `BLACKWELL`; `LS10` for a switch. */
@@ -17,7 +20,7 @@ export interface Attestation {
   /** 64 lowercase hex digits. */
   readonly nonce: string;
   readonly token: string;
-  /** Evidence of 1 to 64 devices. */
+  /** Evidence of 1 to {@link MAX_DEVICES} devices. */
   readonly evidence?: readonly Evidence[] | undefined;
   /** Where the nonce commits to several responses: this one's inclusion proof (`Batch` in batch.ts). verify/binding/batch.ts reads it. */
   readonly batch?: Readonly<Record<string, unknown>> | undefined;

@@ -1,7 +1,6 @@
 // A batch: several responses that one GPU nonce commits to, as the leaves of a Merkle tree (RFC 9162 §2.1). Each response carries its
 // own path to the root. docs/attestation.md gives the bytes; sidecar, gateway and verifier compute them here.
-
-type Bytes = Uint8Array<ArrayBuffer>;
+import { type Bytes, concat } from './bytes.ts';
 
 export const MAX_LEAVES = 4096;
 /** Hashes in the path of a leaf of the largest tree. */
@@ -20,7 +19,7 @@ export interface Batch {
 }
 
 /** The side of a sibling in its pair. */
-export type Side = 'left' | 'right';
+type Side = 'left' | 'right';
 
 /**
  * The side of each hash in a leaf's path (RFC 9162 §2.1.3.2). The path has exactly as many hashes.
@@ -42,23 +41,13 @@ const NODE = Uint8Array.of(1);
 const NONCE = encoder.encode('countersign/batch-nonce/v1\0');
 
 /** @param rawHash SHA-256 of raw. */
-export const leafMessage = (salt: Uint8Array, rawHash: Uint8Array): Bytes => joined(LEAF, salt, rawHash);
+export const leafMessage = (salt: Uint8Array, rawHash: Uint8Array): Bytes => concat([LEAF, salt, rawHash]);
 
-export const nodeMessage = (left: Uint8Array, right: Uint8Array): Bytes => joined(NODE, left, right);
+export const nodeMessage = (left: Uint8Array, right: Uint8Array): Bytes => concat([NODE, left, right]);
 
 /** The SHA-256 of this message is the nonce. It includes the tree's size, which a path alone does not fix. */
 export function nonceMessage(tree_size: number, root: Uint8Array): Bytes {
   const size = new Uint8Array(8);
   new DataView(size.buffer).setUint32(4, tree_size);
-  return joined(NONCE, size, root);
-}
-
-function joined(...parts: readonly Uint8Array[]): Bytes {
-  const bytes = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
+  return concat([NONCE, size, root]);
 }

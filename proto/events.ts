@@ -2,7 +2,7 @@
 // docs/attestation.md states them in prose.
 import { FoldError, parseChunk } from './fold.ts';
 import { duplicateMember, topLevelMembers } from './json.ts';
-import { isKeptNumber, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from './kept-numbers.ts';
+import { isJsonObject, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from './kept-numbers.ts';
 import { CHAT_ENDPOINT } from './raw.ts';
 
 /** How an endpoint streams. `completion`: payloads without names (proto/fold.ts). */
@@ -66,8 +66,6 @@ export const isFinalResponse = (type: unknown): boolean =>
 
 type Json = Record<string, unknown>;
 
-const isObject = (value: unknown): value is Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !isKeptNumber(value);
 const textIn = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
 /** @throws {FoldError} */
@@ -161,7 +159,7 @@ class ResponseEvents implements EventRecord {
     const sequence = numberOf(event.sequence_number);
     if (sequence !== null && sequence < this.#sequence) throw new FoldError('the events are out of order');
     this.#sequence = sequence ?? this.#sequence;
-    if (!isObject(event.response)) return;
+    if (!isJsonObject(event.response)) return;
     const id = textIn(event.response.id);
     if (this.#id !== null && id !== null && id !== this.#id) throw new FoldError('two responses are mixed');
     this.#id ??= id;
@@ -195,17 +193,17 @@ class ResponseEvents implements EventRecord {
 
   #finish(event: Json, text: string): void {
     const { response } = event;
-    if (!isObject(response) || Object.keys(response).length === 0)
+    if (!isJsonObject(response) || Object.keys(response).length === 0)
       throw new FoldError('the final event has no response');
     if (Object.hasOwn(response, 'attestation')) throw new FoldError('the response has an attestation of its own');
     if ((response.error ?? null) !== null) throw new FoldError('the final response has an error');
     const output = listIn(response, 'output');
     const items = new Map<unknown, unknown>();
-    for (const item of output) if (isObject(item) && !items.has(item.id)) items.set(item.id, item);
+    for (const item of output) if (isJsonObject(item) && !items.has(item.id)) items.set(item.id, item);
     for (const { location, item_id, output_index, part_index, deltas, done } of this.#streamed.values()) {
       const item = (item_id === null ? undefined : items.get(item_id)) ?? output[output_index];
       const part: unknown = location.parts === undefined ? item : listIn(item, location.parts[0])[part_index];
-      const final = isObject(part) ? part[location.member] : undefined;
+      const final = isJsonObject(part) ? part[location.member] : undefined;
       if ((deltas !== null && deltas !== final) || (done !== null && done !== final))
         throw new FoldError('the final response differs from what was streamed');
     }
@@ -215,7 +213,7 @@ class ResponseEvents implements EventRecord {
 }
 
 function listIn(item: unknown, name: string): readonly unknown[] {
-  const list = isObject(item) ? item[name] : undefined;
+  const list = isJsonObject(item) ? item[name] : undefined;
   return Array.isArray(list) ? list : [];
 }
 
@@ -284,17 +282,17 @@ class MessageEvents implements EventRecord {
 
   #begin({ message }: Json): void {
     if (this.#message !== null) throw new FoldError('a second message begins');
-    if (!isObject(message) || !isEmpty(message.content)) throw new FoldError('the message does not begin empty');
+    if (!isJsonObject(message) || !isEmpty(message.content)) throw new FoldError('the message does not begin empty');
     if (Object.hasOwn(message, 'attestation')) throw new FoldError('the message has an attestation of its own');
     this.#message = copy(message);
-    if (isObject(message.usage)) this.#usage = copy(message.usage);
+    if (isJsonObject(message.usage)) this.#usage = copy(message.usage);
   }
 
   #takeBlock(type: string, { index, content_block, delta }: Json): void {
     if (this.#state !== 'open') throw new FoldError('content comes after its end');
     const at = numberOf(index);
     if (type === 'content_block_start') {
-      if (at !== this.#blocks.length || !isObject(content_block)) throw new FoldError('a block is out of order');
+      if (at !== this.#blocks.length || !isJsonObject(content_block)) throw new FoldError('a block is out of order');
       this.#blocks.push({ value: copy(content_block), open: true, input: '' });
       return;
     }
@@ -302,7 +300,7 @@ class MessageEvents implements EventRecord {
     if (block?.open !== true) throw new FoldError('a delta is of no block that is open');
     if (type === 'content_block_stop') close(block);
     else if (type === 'content_block_delta') {
-      addDelta(block, isObject(delta) ? delta : noText());
+      addDelta(block, isJsonObject(delta) ? delta : noText());
       const { type: kind, text } = delta as Json;
       if (kind !== 'text_delta' || typeof text !== 'string' || typeof block.value.text !== 'string') return;
       this.#last = block;
@@ -312,13 +310,13 @@ class MessageEvents implements EventRecord {
 
   #takeDelta({ type: _, delta, usage, ...others }: Json): EventKind {
     const message = this.#message as Json;
-    const parts = isObject(delta) ? delta : {};
+    const parts = isJsonObject(delta) ? delta : {};
     const set = [...Object.keys(others), ...Object.keys(parts)];
     if (this.#state === 'final' && set.length > 0) throw new FoldError('a message stops twice');
     if (set.some((name) => NOT_SET.includes(name))) throw new FoldError('a message_delta sets what is not its own');
     put(message, others);
     put(message, parts);
-    if (isObject(usage)) message.usage = this.#usage = put(this.#usage ?? copy({}), usage);
+    if (isJsonObject(usage)) message.usage = this.#usage = put(this.#usage ?? copy({}), usage);
     if ((parts.stop_reason ?? null) === null) return this.#state === 'final' ? 'end' : 'delta';
     if (this.#blocks.some(({ open }) => open)) throw new FoldError('the message ends inside of a block');
     this.#state = 'final';

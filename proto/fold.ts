@@ -13,13 +13,17 @@
 //     `index` is removed from its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
 import { duplicateMember } from './json.ts';
-import { isKeptNumber, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from './kept-numbers.ts';
-
-type Json = null | boolean | number | string | object;
-type JsonObject = Record<string, Json>;
+import {
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  numberOf,
+  parseKeepingNumbers,
+  stringifyKeepingNumbers,
+} from './kept-numbers.ts';
 
 /** Strings that are set, even inside a delta. */
-const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
+export const SET_IN_DELTA: ReadonlySet<string> = new Set(['role', 'id', 'type', 'name']);
 /** A longer string is serialized by the caller, a longer array in batches. */
 const LONG_LENGTH = 64 * 1024;
 const BATCH_ITEMS = 128;
@@ -274,8 +278,4 @@ function withoutIndex(call: Json): Json {
 /** Without a prototype, a member named `__proto__` is an ordinary member. */
 function newObject(): JsonObject {
   return Object.create(null) as JsonObject;
-}
-
-function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isKeptNumber(value);
 }

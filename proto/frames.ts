@@ -1,8 +1,9 @@
 // The frames between gateway and sidecar over a WebSocket on a Unix socket, validated on both sides. A frame is JSON text, or binary when
 // it contains raw or an attestation: a JSON head, a line feed, and the payload.
 import * as z from 'zod';
-import { evidenceSchema } from './attestation-schema.ts';
-import { MAX_LEAVES, MAX_PATH } from './batch.ts';
+import { MAX_DEVICES } from './attestation.ts';
+import { batchSchema, digestSchema, evidenceSchema } from './attestation-schema.ts';
+import { MAX_LEAVES } from './batch.ts';
 import { MAX_RAW_LENGTH } from './raw.ts';
 
 export const PROTOCOL = 'countersign/4';
@@ -16,8 +17,6 @@ const LF = 10;
 const MAX_HEAD_BYTES = 1_024;
 
 const id = z.string().min(1).max(128);
-/** SHA-256 in hex. */
-const digest = z.string().regex(/^[0-9a-f]{64}$/);
 
 /** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: the sidecar can attest. */
 const unavailableSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
@@ -27,7 +26,7 @@ const helloSchema = z.strictObject({
   type: z.literal('hello'),
   protocol: z.literal(PROTOCOL),
   attester: z.string().min(1).max(64),
-  devices: z.array(z.strictObject({ arch: z.string().max(32), model: z.string().max(128) })).max(64),
+  devices: z.array(z.strictObject({ arch: z.string().max(32), model: z.string().max(128) })).max(MAX_DEVICES),
   /** null for real hardware. For the simulated GPU, the test root (PEM) under which its reports verify. */
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
   /** Public keys (JWK set) of tokens that the sidecar signs itself; absent when NVIDIA's verifier signs them. */
@@ -38,7 +37,7 @@ const helloSchema = z.strictObject({
 });
 
 /** The responses that may share a nonce with this one: all, or those to requests with the same digest. Absent: none. */
-const batchGroupSchema = z.union([z.literal('all'), digest]).optional();
+const batchGroupSchema = z.union([z.literal('all'), digestSchema]).optional();
 
 /** Gateway → sidecar: a request to attest raw. The sidecar hashes raw itself and never signs a nonce that it receives. */
 const attestSchema = z.strictObject({
@@ -52,7 +51,7 @@ export const attestHeadSchema = attestSchema.omit({ raw: true });
 /** Gateway → sidecar: cancels a request whose client has disconnected. */
 const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: a request for a session that holds this challenge. */
-const sessionRequestSchema = z.strictObject({ type: z.literal('session'), id, challenge: digest });
+const sessionRequestSchema = z.strictObject({ type: z.literal('session'), id, challenge: digestSchema });
 /**
  * Gateway → sidecar: the key configurations for sealed prompts that the gateway can open, each an `application/ohttp-keys` document in
  * base64. Sent after the hello and at each change. New sessions name the first; a current session that names none of them is replaced.
@@ -90,26 +89,16 @@ const sessionSchema = z.strictObject({
 export type SessionFrame = z.infer<typeof sessionSchema>;
 
 /** The signature over a response, and the SHA-256 of the session's statement. */
-const signedSchema = z.strictObject({ session: digest, signature: z.string().min(86).max(90) });
+const signedSchema = z.strictObject({ session: digestSchema, signature: z.string().min(86).max(90) });
 export type Signed = z.infer<typeof signedSchema>;
-
-const batchSchema = z.strictObject({
-  salt: digest,
-  leaf_index: z
-    .int()
-    .min(0)
-    .max(MAX_LEAVES - 1),
-  tree_size: z.int().min(1).max(MAX_LEAVES),
-  path: z.array(digest).max(MAX_PATH),
-});
 
 /** Sidecar → gateway: an attestation. */
 const attestedSchema = z.strictObject({
   type: z.literal('attested'),
   id,
-  nonce: digest,
+  nonce: digestSchema,
   token: z.string().min(2),
-  evidence: z.array(evidenceSchema).min(1).max(64),
+  evidence: z.array(evidenceSchema).min(1).max(MAX_DEVICES),
   /** Present where the nonce commits to a batch. */
   batch: batchSchema.optional(),
   /** Absent where no processor signs. */
@@ -126,7 +115,7 @@ export const attestedHeadSchema = attestedSchema.omit({ token: true, evidence: t
  */
 export const attestedBatchHeadSchema = z.strictObject({
   type: z.literal('attested_batch'),
-  nonce: digest,
+  nonce: digestSchema,
   tree_size: z.int().min(1).max(MAX_LEAVES),
   phases: phasesSchema.omit({ queue_ms: true }),
 });
@@ -149,7 +138,7 @@ export const attestedMembersSchema = z.strictObject({
   evidence: z
     .array(z.looseObject({ arch: z.string().min(1), report: z.string().min(4), certificate_chain: z.string().min(4) }))
     .min(1)
-    .max(64),
+    .max(MAX_DEVICES),
 });
 
 const decoder = new TextDecoder();

@@ -48,7 +48,8 @@ export function withoutSpaceAround(text: string): string {
   return text.slice(from, to);
 }
 
-function skipSpace(text: string, at: number): number {
+/** The offset of the first character from `at` on that is no white space of JSON. */
+export function skipSpace(text: string, at: number): number {
   let i = at;
   while (isSpace(text.charCodeAt(i))) i++;
   return i;
@@ -172,6 +173,11 @@ export function withLastMember(text: string, key: string, valueJson: string): st
   return `${text.slice(0, brace)}${comma}${JSON.stringify(key)}:${valueJson}${text.slice(brace)}`;
 }
 
+/** Whether a parsed value is an object, and no array. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /**
  * `JSON.parse`, with a correction for the names of top-level members: V8 12.8 to 14.6 can read an escaped name as an earlier name that
  * contains a backslash (nodejs/node#63785). Names in nested objects are not corrected.
@@ -179,7 +185,7 @@ export function withLastMember(text: string, key: string, valueJson: string): st
  */
 export function parseJson(text: string): unknown {
   const value: unknown = JSON.parse(text);
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  if (!isObject(value)) return value;
   for (const name in value) if (name.includes('\\')) return readByMembers(text);
   return value;
 }

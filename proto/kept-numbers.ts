@@ -1,5 +1,6 @@
 // JSON numbers that keep their source text: `1.0`, 20-digit integers and `1e-05` survive a parse and a stringify. ECMAScript has this as
 // "JSON.parse source text access" (ES2026). On runtimes that lack it, such as Node 20, the JSON text is edited instead.
+import { isObject } from './json.ts';
 
 interface Numbers {
   /** `JSON.parse` whose numbers stringify to their source text. A number that would change is an object. @throws {SyntaxError} */
@@ -9,6 +10,10 @@ interface Numbers {
   /** True for a number that `parse` kept as text. */
   isKept(value: unknown): value is KeptNumber;
 }
+
+/** A parsed value. A number that is kept as text is an object. */
+export type Json = null | boolean | number | string | object;
+export type JsonObject = Record<string, Json>;
 
 /** A number that is kept as text, by ECMAScript's `JSON.rawJSON` or by {@link byText}. */
 interface KeptNumber {
@@ -99,6 +104,9 @@ export const stringifyKeepingNumbers = stringify;
 export function isKeptNumber(value: unknown): value is object {
   return isKept(value);
 }
+
+/** Whether a value that {@link parseKeepingNumbers} returned is an object, which a kept number is not. */
+export const isJsonObject = (value: unknown): value is JsonObject => isObject(value) && !isKeptNumber(value);
 
 /** The source text of a kept number. */
 export const keptText = (number: object): string => (number as KeptNumber).rawJSON;

@@ -1,6 +1,7 @@
 // The launch file: which images run in a confidential guest. The processor's evidence vouches for its SHA-256
 // (docs/attestation.md §7.13).
-import { JsonTextError } from './json.ts';
+import { isDigest } from './bytes.ts';
+import { isObject, JsonTextError } from './json.ts';
 
 /** Its text is what {@link writeLaunch} writes. */
 export interface Launch {
@@ -23,7 +24,6 @@ export const SERVICES = ['gateway', 'sidecar', 'backend'] as const;
 const MAX_SERVICES = 32;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 const PINNED = /^[\x21-\x3f\x41-\x7e]{1,512}@sha256:[0-9a-f]{64}$/;
-const SHA256 = /^[0-9a-f]{64}$/;
 
 /** `login` is always false: no launch file describes an image that allows a login. */
 export function writeLaunch({ images, compose_sha256, model, egress, operator }: Launch): string {
@@ -43,7 +43,7 @@ export function readLaunch(text: string): Launch {
   } catch {
     throw new JsonTextError('the launch file is not JSON');
   }
-  const wrong = isRecord(launch) ? wrongMember(launch) : 'version';
+  const wrong = isObject(launch) ? wrongMember(launch) : 'version';
   if (wrong !== null) throw new JsonTextError(`the launch file's member ${wrong} is not what it must be`);
   if (writeLaunch(launch) !== text)
     throw new JsonTextError('the launch file has other members, another order, white space or another version');
@@ -52,7 +52,7 @@ export function readLaunch(text: string): Launch {
 
 /** The first invalid member; null where all are valid. */
 export function wrongMember({ images, compose_sha256, model, egress, operator }: Launch): string | null {
-  if (!isRecord(images)) return 'images';
+  if (!isObject(images)) return 'images';
   const named = Object.entries(images);
   const isImages =
     named.length <= MAX_SERVICES &&
@@ -61,7 +61,7 @@ export function wrongMember({ images, compose_sha256, model, egress, operator }:
   if (!isImages) return 'images';
   if (!isDigest(compose_sha256)) return 'compose_sha256';
   const isModel =
-    isRecord(model) &&
+    isObject(model) &&
     typeof model.name === 'string' &&
     /^[\x20-\x7e]{1,256}$/.test(model.name) &&
     (model.verity_root === null || isDigest(model.verity_root));
@@ -69,7 +69,3 @@ export function wrongMember({ images, compose_sha256, model, egress, operator }:
   if (!EGRESS.includes(egress)) return 'egress';
   return operator === null || isDigest(operator) ? null : 'operator';
 }
-
-const isRecord = (value: unknown): value is object =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-const isDigest = (value: unknown): boolean => typeof value === 'string' && SHA256.test(value);

@@ -4,6 +4,7 @@
 // CR LF, and at most one byte order mark stands at the very start. A comment is printable ASCII, because some readers end a line at other
 // characters. Server-sent events (HTML Living Standard §9.2.6) allow more forms, which clients read differently. Only names and data are
 // hashed.
+import { type Bytes, concat } from './bytes.ts';
 
 /** The reason why a stream cannot be read. The message never quotes the stream. */
 export class SseError extends Error {
@@ -198,14 +199,8 @@ export class NamedEventReader extends EventReader<NamedEvent> {
 }
 
 /** Returns all events of a whole stream. @throws {SseError} */
-export const readEvents = (stream: Uint8Array, max_event_bytes: number): NamedEvent[] =>
-  readAll(new NamedEventReader(max_event_bytes), stream);
-
-/** Returns all payloads of a whole stream whose events have no names. @throws {SseError} */
-export const readPayloads = (stream: Uint8Array, max_event_bytes: number): Uint8Array[] =>
-  readAll(new PayloadReader(max_event_bytes), stream);
-
-function readAll<E>(reader: EventReader<E>, stream: Uint8Array): E[] {
+export function readEvents(stream: Uint8Array, max_event_bytes: number): NamedEvent[] {
+  const reader = new NamedEventReader(max_event_bytes);
   const events = reader.push(stream);
   const last = reader.end();
   if (last !== null) events.push(last);
@@ -218,39 +213,25 @@ export function isDone(payload: Uint8Array): boolean {
 }
 
 /** Writes an event with its name, where it has one. */
-export const writeNamedEvent = ({ name, payload }: NamedEvent): Uint8Array<ArrayBuffer> =>
+export const writeNamedEvent = ({ name, payload }: NamedEvent): Bytes =>
   write([payload], name === null ? EMPTY : encoder.encode(`event: ${name}\n`));
 
 /** Writes payloads as events: for each `data: `, its bytes, and two LF. No other byte of the backend's framing is sent to a client. */
-export const writeEvents = (payloads: readonly Uint8Array[]): Uint8Array<ArrayBuffer> => write(payloads, EMPTY);
+export const writeEvents = (payloads: readonly Uint8Array[]): Bytes => write(payloads, EMPTY);
 
 /** @param start is written before each payload. */
-function write(payloads: readonly Uint8Array[], start: Uint8Array): Uint8Array<ArrayBuffer> {
+function write(payloads: readonly Uint8Array[], start: Uint8Array): Bytes {
   const chunks: Uint8Array[] = [];
-  let length = 0;
-  const put = (chunk: Uint8Array) => {
-    chunks.push(chunk);
-    length += chunk.length;
-  };
   for (const payload of payloads) {
-    if (start.length > 0) put(start);
-    put(EVENT_START);
+    chunks.push(start, EVENT_START);
     let from = 0;
     for (let lf = payload.indexOf(LF); lf >= 0; lf = payload.indexOf(LF, from)) {
-      put(payload.subarray(from, lf));
-      put(NEXT_LINE);
+      chunks.push(payload.subarray(from, lf), NEXT_LINE);
       from = lf + 1;
     }
-    put(payload.subarray(from));
-    put(EVENT_END);
+    chunks.push(payload.subarray(from), EVENT_END);
   }
-  const events = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    events.set(chunk, at);
-    at += chunk.length;
-  }
-  return events;
+  return concat(chunks);
 }
 
 function joined(lines: readonly Uint8Array[], length: number): Uint8Array {

@@ -1,8 +1,8 @@
 // A session: the statement that a sidecar's GPUs and its processor both sign, and the digests that bind the two to each other and to every
 // response. Sidecar, gateway and verifier compute them here. docs/attestation.md §6 gives the bytes.
+import { MAX_DEVICES } from './attestation.ts';
+import { type Bytes, concat, isDigest } from './bytes.ts';
 import { JsonTextError } from './json.ts';
-
-type Bytes = Uint8Array<ArrayBuffer>;
 
 /** The sidecar's statement about itself, valid for an hour at most. Times are Unix seconds. */
 export interface Statement {
@@ -24,11 +24,9 @@ export interface Statement {
 
 const PURPOSE = 'countersign.session.v1';
 /** The longest validity of a session. */
-export const MAX_SESSION_SECONDS = 3_600;
+const MAX_SESSION_SECONDS = 3_600;
 const MAX_STATEMENT_LENGTH = 16 * 1024;
-const MAX_DEVICES = 64;
 const MAX_TLS_KEYS = 16;
-const HEX_32 = /^[0-9a-f]{64}$/;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
 /** The text that is hashed: these members in this order, without white space. */
@@ -67,7 +65,6 @@ function wrongMember({ challenge, key, devices, tls, hpke, launch, not_before, n
   return Number.isSafeInteger(not_after) && seconds > 0 && seconds <= MAX_SESSION_SECONDS ? null : 'not_after';
 }
 
-const isDigest = (value: unknown) => typeof value === 'string' && HEX_32.test(value);
 const isBase64 = (value: unknown, max: number) =>
   typeof value === 'string' && value.length <= max && BASE64.test(value);
 const isListOfDigests = (value: unknown, max: number) =>
@@ -80,14 +77,14 @@ const encoder = new TextEncoder();
 const tag = (text: string) => encoder.encode(`countersign/${text}/v1\0`);
 
 /** One device's evidence, decoded: its report, and its certificate chain as PEM. */
-export interface EvidenceBytes {
+interface EvidenceBytes {
   readonly report: Uint8Array;
   readonly chain: Uint8Array;
 }
 
 /** The message of all devices' evidence, in its order. */
 export const evidenceMessage = (evidence: readonly EvidenceBytes[]): Bytes =>
-  joined([
+  concat([
     tag('evidence'),
     u32(evidence.length),
     ...evidence.flatMap(({ report, chain }) => [u32(report.length), report, u32(chain.length), chain]),
@@ -98,24 +95,14 @@ export const evidenceMessage = (evidence: readonly EvidenceBytes[]): Bytes =>
  * statement's text and of the evidence over it.
  */
 export const sessionMessage = (statement: Uint8Array, evidence: Uint8Array): Bytes =>
-  joined([tag('session'), statement, evidence]);
+  concat([tag('session'), statement, evidence]);
 
 /** The message that the session's key signs for a response (ECDSA). Takes the digests of the statement, raw and the response's evidence. */
 export const answerMessage = (statement: Uint8Array, raw: Uint8Array, evidence: Uint8Array): Bytes =>
-  joined([tag('answer'), statement, raw, evidence]);
+  concat([tag('answer'), statement, raw, evidence]);
 
 function u32(value: number): Uint8Array {
   const bytes = new Uint8Array(4);
   new DataView(bytes.buffer).setUint32(0, value);
-  return bytes;
-}
-
-function joined(parts: readonly Uint8Array[]): Bytes {
-  const bytes = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
   return bytes;
 }

@@ -5,10 +5,6 @@ import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/raw.
 import { checkBatch } from './binding/batch.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';
-import { requireWebCrypto } from './common/webcrypto.ts';
-import type { CpuClaims } from './cpu/cpu-options.ts';
-import { verifyDevices } from './gpu/devices.ts';
-import type { VerifiedDevice } from './gpu/topology.ts';
 import {
   CheckFailure,
   CheckList,
@@ -18,7 +14,11 @@ import {
   seen,
   skipped,
   VerificationError,
-} from './policy/checks.ts';
+} from './common/checks.ts';
+import { requireWebCrypto } from './common/webcrypto.ts';
+import type { CpuClaims } from './cpu/cpu-options.ts';
+import { verifyDevices } from './gpu/devices.ts';
+import type { VerifiedDevice } from './gpu/topology.ts';
 import {
   type Context,
   type DeviceClaims,
@@ -223,7 +223,7 @@ const selfAsserted = (list: CheckList) => (list.unmet('token_signature') ? null 
 /** The kinds of devices that NVIDIA's service passed; none where its token gives no result or names no device. */
 function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: TokenClaims | null) {
   if (token === null || claims?.signature !== 'nvidia-signed' || !list.passed('token_result')) return [];
-  return token.devices.map(kindOf);
+  return token.devices.map(deviceKind);
 }
 
 /** The checks of evidence. Evidence may be absent only where NVIDIA signed the token. */
@@ -282,7 +282,7 @@ export function compareTokenWithReports({ devices }: ParsedToken, reports: reado
   // NVIDIA's SDK has one verifier for GPUs and one for switches; two may also appraise the same devices.
   for (const verifier of new Set(devices.map((device) => device.verifier))) {
     const own = devices.filter((device) => device.verifier === verifier);
-    const kinds = new Set(own.map(kindOf));
+    const kinds = new Set(own.map(deviceKind));
     const ofKinds = reports.filter(({ kind }) => kinds.has(kind));
     // A bare JWT does not name its device.
     const about = ofKinds.length === 0 ? reports : ofKinds;
@@ -297,7 +297,7 @@ export function compareTokenWithReports({ devices }: ParsedToken, reports: reado
 }
 
 /** NVIDIA's verifiers name submodules by kind: `GPU-0`, `SWITCH-0`. */
-export const kindOf = ({ name }: TokenDevice): DeviceClaims['kind'] => (/SWITCH/i.test(name) ? 'switch' : 'gpu');
+const deviceKind = ({ name }: TokenDevice): DeviceClaims['kind'] => (/SWITCH/i.test(name) ? 'switch' : 'gpu');
 
 function compareDevices(devices: readonly TokenDevice[], reports: readonly DeviceClaims[]): void {
   if (devices.length !== reports.length)

@@ -1,11 +1,12 @@
 // Verifies the evidence of one or many devices: every one must pass.
 import type { Evidence } from '../proto/attestation.ts';
-import { parseEvidence, readDevices } from './binding/input.ts';
+import { readDevices } from './binding/input.ts';
+import { CheckFailure, CheckList, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
+import { parseEvidence } from './gpu/device-evidence.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import { rimIds } from './gpu/nvidia.ts';
 import { checkRim, firstEnd } from './gpu/reference-values.ts';
-import { CheckFailure, CheckList, passed, VerificationError } from './policy/checks.ts';
 import {
   type Collateral,
   type DeviceClaims,

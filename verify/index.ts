@@ -7,6 +7,17 @@ export { appraiseAttestation, verifyAttestation } from './attestation.ts';
 // For code that accepts a saved stream or JSON, and looks for an attestation in it.
 export { isTranscript } from './binding/exchange.ts';
 export { attestationIn, type Kind, kindOf } from './binding/input.ts';
+export {
+  CHECKS,
+  type Check,
+  CheckFailure,
+  type CheckName,
+  CPU_CHECKS,
+  type FailureCode,
+  isUnavailable,
+  type Limits,
+  VerificationError,
+} from './common/checks.ts';
 export { UnsupportedSystemError } from './common/webcrypto.ts';
 export type { CpuClaims, CpuReference, VerifiedSession } from './cpu/cpu-options.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
@@ -18,17 +29,6 @@ export {
   NVIDIA_OCSP_URL,
   NVIDIA_RIM_URL,
 } from './gpu/collateral.ts';
-export {
-  CHECKS,
-  type Check,
-  CheckFailure,
-  type CheckName,
-  CPU_CHECKS,
-  type FailureCode,
-  isUnavailable,
-  type Limits,
-  VerificationError,
-} from './policy/checks.ts';
 export type {
   Claims,
   Clocks,

@@ -3,6 +3,9 @@
 export { compareTokenWithReports } from './attestation.ts';
 // For code that forwards batched proofs.
 export { checkBatch } from './binding/batch.ts';
+// For whoever counts failed checks by code.
+export { FAILURE_CODES } from './common/checks.ts';
+export { readLimited } from './common/read-limited.ts';
 // For code that collects evidence behind Azure's paravisor, or the log of a measured boot.
 export { parseHclReport } from './cpu/azure-vtpm.ts';
 export { bootRomKey } from './cpu/binding.ts';
@@ -14,12 +17,10 @@ export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
 // A report as EAR.
 export { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE, EAR_PROFILE, earOf } from './forms/ear.ts';
-export { fetchOcsp, fetchRim, ocspId, readLimited, type ServiceOptions } from './gpu/collateral.ts';
+export { fetchOcsp, fetchRim, ocspId, type ServiceOptions } from './gpu/collateral.ts';
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.
 export { type Carried, checkReports } from './gpu/report-check.ts';
-// For whoever counts failed checks by code.
-export { FAILURE_CODES } from './policy/checks.ts';
 export { checkAnswer, checkSession } from './session.ts';
 // Tokens, one step at a time. What parseToken returns is not yet verified.
 export { checkTokenDigests } from './token/digests.ts';

@@ -1,15 +1,16 @@
 // Verifies a session by itself: the statement that devices and processor both signed, before any response or for many.
 import type { Evidence } from '../proto/attestation.ts';
+import { isObject } from '../proto/json.ts';
 import { readStatement } from '../proto/statement.ts';
 import { readSessionEvidence } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
+import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
 import { checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
 import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { verifyDevices } from './gpu/devices.ts';
-import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './policy/checks.ts';
 import { readOptions, type VerificationReport, type VerifyOptions } from './policy/options.ts';
 import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 
@@ -85,9 +86,8 @@ interface Given {
 /** @throws {CheckFailure} not_an_attestation, cpu_malformed */
 function formOf(input: unknown) {
   const value = typeof input === 'string' ? parseCpu(input) : input;
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new CheckFailure('not_an_attestation', 'a session is an object');
-  const { gpu, statement } = value as { gpu?: unknown; statement?: unknown };
+  if (!isObject(value)) throw new CheckFailure('not_an_attestation', 'a session is an object');
+  const { gpu, statement } = value;
   if (typeof statement !== 'string') throw new CheckFailure('not_an_attestation', 'the session has no statement');
   const evidence = readSessionEvidence(gpu);
   return passed<Given>(

@@ -45,7 +45,7 @@ SPLICED = ',"attestation":'  # as the gateway writes it, before the last } of th
 
 
 class Invalid(Exception):
-    """A check failed. `check` is its name, the same as in verify/policy/checks.ts."""
+    """A check failed. `check` is its name, the same as in verify/common/checks.ts."""
 
     def __init__(self, check, why):
         super().__init__(f"{check}: {why}")

@@ -8,14 +8,14 @@ import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpace
 import { byText, parseKeepingNumbers, stringifyKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
-import { NamedEventReader, PayloadReader, readPayloads, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
+import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
-import { checkBatch } from '../../verify/binding/batch.ts';
-import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/binding/exchange.ts';
+import { checkBatch, sha256 } from '../../verify/binding/batch.ts';
+import { attestationOf, compareTranscript } from '../../verify/binding/exchange.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/binding/input.ts';
+import { isPartOf, sameTokens, sameValue } from '../../verify/binding/json-equality.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/common/bytes.ts';
-import { sha256 } from '../../verify/common/sha256.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseSession } from '../../verify/cpu/index.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
@@ -28,11 +28,12 @@ import { childElements, parseXml } from '../../verify/gpu/rim/xml.ts';
 import { canonicalDocument, readSignature } from '../../verify/gpu/rim/xml-signature.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
 import { nvtrustDigestText } from '../../verify/token/digests.ts';
-import { parseJws, parseJson as parseTokenJson } from '../../verify/token/jws.ts';
+import { parseJws, parseTokenJson } from '../../verify/token/jws.ts';
 import { keyOf } from '../../verify/token/signature.ts';
 import { parsePem } from '../../verify/x509/certificate.ts';
 import { parseCrl } from '../../verify/x509/crl.ts';
 import { children, integer, oid, readAt } from '../../verify/x509/der.ts';
+import { readPayloads } from '../support/payloads.ts';
 import type { AnyTarget } from '../verify/fuzz/fuzz-target.ts';
 import { signedTargets } from '../verify/fuzz/fuzz-targets-signed.ts';
 import { textTargets } from '../verify/fuzz/fuzz-targets-text.ts';
@@ -201,26 +202,26 @@ const ofVerify = (world: World): readonly Reader[] => {
       const path = JSON.parse(text);
       checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
     }),
-    reader('verify/common/sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
+    reader('verify/batch: sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
     reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
-    reader('verify/exchange: sameTokens', ['JSON', 'requests'], ({ text }) => {
+    reader('verify/json-equality: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);
       sameTokens(` ${text}`, text);
     }),
     prepared(
-      'verify/exchange: sameValue',
+      'verify/json-equality: sameValue',
       ['JSON', 'requests'],
       ({ text }) => values(text),
       ([x, y]) => sameValue(x, y),
     ),
     prepared(
-      'verify/exchange: isPartOf',
+      'verify/json-equality: isPartOf',
       ['JSON', 'requests'],
       ({ text }) => values(text),
       ([x, y]) => isPartOf(x, y),
     ),
     prepared(
-      'verify/exchange: isPartOf, behind others',
+      'verify/json-equality: isPartOf, behind others',
       ['JSON'],
       ({ text }) => values(text),
       ([x, y]) => isPartOf({ a: [x, x, 'no'] }, { a: [y, 1, y, [y], y] }),
@@ -353,7 +354,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       ({ text }) => parseXml(text),
       (root) => readSignature(root),
     ),
-    reader('verify/token/jws: parseJson', ['JSON', 'tokens'], ({ text }) => parseTokenJson(text)),
+    reader('verify/token/jws: parseTokenJson', ['JSON', 'tokens'], ({ text }) => parseTokenJson(text)),
     reader('verify/token/jws: parseJws', ['tokens'], ({ text }) => parseJws(text)),
     reader('verify/token/digests: nvtrustDigestText', ['JSON'], ({ text }) =>
       nvtrustDigestText(`{"a":${text},"nbf":1,"exp":1,"iat":1,"jti":1}`),

@@ -6,7 +6,7 @@ import type { StreamForm } from '../../proto/events.ts';
 import { buildRaw, nonceOf, type RawParts } from '../../proto/raw.ts';
 import { NamedEventReader, readEvents, SseError, writeNamedEvent } from '../../proto/sse.ts';
 import { compareTranscript } from '../../verify/binding/exchange.ts';
-import { CheckFailure } from '../../verify/policy/checks.ts';
+import { CheckFailure } from '../../verify/common/checks.ts';
 import { functionCallEvents, messageBody, messageEvents, named, responseEvents } from '../support/named-streams.ts';
 
 type Form = Exclude<StreamForm, 'completion'>;

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isDone, PayloadReader, readPayloads, SseError, writeEvents } from '../../proto/sse.ts';
+import { isDone, PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
+import { readPayloads } from '../support/payloads.ts';
 
 const text = (bytes: Uint8Array) => Buffer.from(bytes).toString('utf8');
 const BOM = '\uFEFF';

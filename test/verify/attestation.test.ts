@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
 import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
+import { CHECKS } from '../../verify/common/checks.ts';
 import {
   appraiseAttestation,
   createCollateral,
@@ -10,7 +11,6 @@ import {
   type VerifyOptions,
   verifyAttestation,
 } from '../../verify/index.ts';
-import { CHECKS } from '../../verify/policy/checks.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { makeReport } from '../twin/report.ts';
 import { RIM_ROOT } from '../twin/rim-signer.ts';

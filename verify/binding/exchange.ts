@@ -3,13 +3,14 @@ import type { Attestation } from '../../proto/attestation.ts';
 import { recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
 import { foldPayloads } from '../../proto/fold.ts';
 import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
-import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../../proto/kept-numbers.ts';
+import { parseKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../../proto/raw.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/sse.ts';
-import { concatAll, digest, toHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../policy/checks.ts';
+import { concat, digest, toHex, utf8 } from '../common/bytes.ts';
+import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../common/checks.ts';
 import type { Expected } from '../policy/options.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
+import { isPartOf, sameTokens, sameValue } from './json-equality.ts';
 
 /**
  * @param raw the parts of the attestation's raw.
@@ -187,7 +188,7 @@ export async function compareTranscript(
   if (events.length !== stream.events)
     throw mismatch(`the transcript has ${events.length} events, the stream that was signed had ${stream.events}`);
   const hashed = events.map(({ name, text }) => utf8(name === null ? `${text}\n` : `${name}\n${text}\n`));
-  if (toHex(await digest('SHA-256', concatAll(hashed))) !== stream.sha256)
+  if (toHex(await digest('SHA-256', concat(hashed))) !== stream.sha256)
     throw mismatch('the events are others than those that were signed');
   if (folded(form, events) !== response) throw mismatch('the events do not fold into the response in raw');
 }
@@ -265,106 +266,3 @@ export const isTranscript = (text: string): boolean => /^\ufeff?\s*(data|event|i
 const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);
 
 const malformed = (message: string, cause?: unknown) => new CheckFailure('stream_malformed', message, { cause });
-
-// Compares JSON texts and values: whether they are the same, or one is a part of the other.
-
-/** Whether two texts are equal apart from white space between JSON tokens. `signed` is JSON: raw was parsed. */
-export function sameTokens(held: string, signed: string): boolean {
-  if (held === signed) return true;
-  // In JSON, two tokens never become one when the white space between them is removed.
-  if (!isJson(held)) return false;
-  let inString = false;
-  for (let i = 0, j = 0; ; i++, j++) {
-    if (!inString) {
-      i = skipSpace(held, i);
-      j = skipSpace(signed, j);
-    }
-    if (held[i] !== signed[j]) return false;
-    if (i >= held.length) return true;
-    if (held[i] === '"') inString = !inString;
-    else if (inString && held[i] === '\\' && held[++i] !== signed[++j]) return false;
-  }
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-function skipSpace(text: string, from: number): number {
-  let at = from;
-  while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at++;
-  return at;
-}
-
-/**
- * Whether two JSON values are the same, whatever the order of members. A number that kept its text equals the same text, or its
- * value in JavaScript, because clients save parsed numbers. There is no recursion, because values may be of any depth.
- */
-export function sameValue(held: unknown, signed: unknown): boolean {
-  const pairs: [unknown, unknown][] = [[held, signed]];
-  for (let pair = pairs.pop(); pair !== undefined; pair = pairs.pop()) {
-    const [x, y] = pair;
-    if (sameScalar(x, y)) continue;
-    if (!isObject(x) || !isObject(y) || Array.isArray(x) !== Array.isArray(y)) return false;
-    const names = Object.keys(x);
-    if (names.length !== Object.keys(y).length || !names.every((name) => Object.hasOwn(y, name))) return false;
-    for (const name of names) pairs.push([x[name], y[name]]);
-  }
-  return true;
-}
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !isKeptNumber(value);
-
-function sameScalar(held: unknown, signed: unknown): boolean {
-  if (held === signed) return true;
-  if (!isKeptNumber(signed)) return false;
-  return isKeptNumber(held) ? keptText(held) === keptText(signed) : held === numberOf(signed);
-}
-
-/** Deeper than any chunk of a completion. */
-const MAX_DEPTH = 32;
-/** Strings that the fold (docs/attestation.md §3) sets instead of appending. */
-const SET = new Set(['role', 'id', 'type', 'name']);
-
-/**
- * Whether `part`, one chunk folded by itself, fits `whole`, which all chunks fold into: the texts of `whole` end with those of
- * `part`, and everything else in `part` is the same in `whole`.
- */
-export function isPartOf(part: unknown, whole: unknown, appended = false, depth = 0): boolean {
-  if (depth > MAX_DEPTH) return false;
-  if (part === null || sameScalar(part, whole)) return true;
-  if (typeof part === 'string') return appended && typeof whole === 'string' && whole.endsWith(part);
-  if (!isObject(part) || !isObject(whole) || Array.isArray(part) !== Array.isArray(whole)) return false;
-  if (Array.isArray(part) && Array.isArray(whole)) {
-    // The fold keeps items in order, so each item of the whole is compared once.
-    let at = 0;
-    const next = (item: unknown) => {
-      const fits = (other: unknown) => sameIndex(item, other) && isPartOf(item, other, appended, depth + 1);
-      while (at < whole.length && !fits(whole[at])) at++;
-      return at++ < whole.length;
-    };
-    return part.every(next);
-  }
-  return namesOf(part).every((name) => {
-    const text = name === 'text' || ((appended || name === 'message') && !SET.has(name));
-    return Object.hasOwn(whole, name) && isPartOf(part[name], whole[name], text, depth + 1);
-  });
-}
-
-/** Cached, because an object of the part is compared with many objects of the whole. */
-const names = new WeakMap<object, readonly string[]>();
-
-function namesOf(part: object): readonly string[] {
-  const known = names.get(part) ?? Object.keys(part);
-  names.set(part, known);
-  return known;
-}
-
-const sameIndex = (a: unknown, b: unknown) =>
-  sameScalar(isObject(a) ? a.index : undefined, isObject(b) ? b.index : undefined);

@@ -1,20 +1,18 @@
 // Reads the input of a verification: an attestation, a response that carries one, or bare evidence. It is strict about JSON.
-import type { Attestation, Evidence } from '../../proto/attestation.ts';
+import { type Attestation, type Evidence, MAX_DEVICES } from '../../proto/attestation.ts';
 import { isFinalResponse } from '../../proto/events.ts';
 import {
   duplicateMember,
   hasAtMost,
+  isObject,
   JsonTextError,
   type Member,
   topLevelMembers,
   withoutMember,
 } from '../../proto/json.ts';
-import { EncodingError, fromBase64 } from '../common/bytes.ts';
-import { LruMap } from '../common/lru.ts';
-import { parseReport, type Report } from '../gpu/spdm/report.ts';
-import { CheckFailure, type Limits } from '../policy/checks.ts';
-import { type Certificate, parsePem } from '../x509/certificate.ts';
-import { DerError } from '../x509/der.ts';
+import { isDigest } from '../common/bytes.ts';
+import { CheckFailure, type Limits } from '../common/checks.ts';
+import type { DeviceInput } from '../gpu/device-evidence.ts';
 
 export interface Input {
   readonly attestation: Attestation;
@@ -28,19 +26,7 @@ export interface Carrier {
   readonly value: Readonly<Record<string, unknown>>;
 }
 
-/** One device's evidence, from our own form or from NVIDIA's. */
-export interface DeviceInput {
-  readonly arch: string;
-  /** base64 */
-  readonly report: string;
-  /** base64 of PEM */
-  readonly chain: string;
-  /** The nonce that is stated beside it, lowercase; null where none is. */
-  readonly nonce: string | null;
-}
-
 const MAX_CHARACTERS = 64 * 1024 * 1024;
-const MAX_DEVICES = 64;
 /** More than a response of 64 MiB has, even one full of token probabilities. */
 const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
@@ -56,7 +42,7 @@ const invalid = (message: string) => new CheckFailure('not_an_attestation', mess
 export function readInput(input: unknown, limits: Limits = {}): Input {
   if (typeof input !== 'string') return fromObject(input, limits);
   const { value, text } = parse(input, limits);
-  if (!isRecord(value)) throw invalid('not a JSON object');
+  if (!isObject(value)) throw invalid('not a JSON object');
   const members = uniqueMembers(text);
   const inner = finalResponse(value, members, text);
   if (inner === null) return fromText(value, members, text, limits);
@@ -81,8 +67,8 @@ function fromText(value: Record<string, unknown>, members: readonly Member[], te
 }
 
 function fromObject(input: unknown, limits: Limits): Input {
-  if (!isRecord(input)) throw invalid('not an object');
-  const carrier = isFinalResponse(input.type) && isRecord(input.response) ? responseOf(input) : input;
+  if (!isObject(input)) throw invalid('not an object');
+  const carrier = isFinalResponse(input.type) && isObject(input.response) ? responseOf(input) : input;
   if (!Object.hasOwn(carrier, 'attestation')) return { attestation: readAlone(carrier, limits), carrier: null };
   const { attestation, ...value } = carrier;
   return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
@@ -107,7 +93,7 @@ function readAlone(value: Record<string, unknown>, limits: Limits): Attestation 
 function unwrapped(value: unknown, limits: Limits): unknown {
   if (typeof value !== 'string') return value;
   const inner = json(value, limits);
-  if (isRecord(inner)) noDuplicates(value);
+  if (isObject(inner)) noDuplicates(value);
   return inner;
 }
 
@@ -134,19 +120,14 @@ function bounded(text: string, { maxValues = MAX_VALUES }: Limits): void {
   if (!hasAtMost(text, maxValues)) throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function readAttestation(value: unknown, limits: Limits): Attestation {
-  if (!isRecord(value)) throw invalid('the attestation is not an object');
+  if (!isObject(value)) throw invalid('the attestation is not an object');
   const { raw, nonce, token, evidence, batch, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu']);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
     throw invalid('raw and token must be strings');
-  if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce))
-    throw invalid('nonce must be 64 lowercase hex digits');
+  if (!isDigest(nonce)) throw invalid('nonce must be 64 lowercase hex digits');
   bounded(raw, limits);
-  if (cpu !== undefined && !isRecord(cpu)) throw invalid('cpu must be an object');
+  if (cpu !== undefined && !isObject(cpu)) throw invalid('cpu must be an object');
   return {
     raw,
     nonce,
@@ -201,7 +182,7 @@ function devices(value: unknown): readonly unknown[] {
 
 /** Own members only: inherited members are no evidence. */
 function own<K extends string>(value: unknown, names: readonly K[]): Partial<Record<K, unknown>> {
-  if (!isRecord(value)) throw invalid('not an object');
+  if (!isObject(value)) throw invalid('not an object');
   return Object.fromEntries(
     names.filter((name) => Object.hasOwn(value, name)).map((name) => [name, value[name]]),
   ) as Partial<Record<K, unknown>>;
@@ -320,50 +301,5 @@ function parsedTwice(text: string): unknown {
     return typeof value === 'string' ? JSON.parse(value) : value;
   } catch {
     return undefined;
-  }
-}
-
-// Parses evidence: a report and the certificates beside it.
-
-/** Parsed evidence. Nothing of it is verified yet. */
-export interface ParsedEvidence {
-  readonly report: Report;
-  readonly chain: readonly [Certificate, ...Certificate[]];
-}
-
-/** @throws {CheckFailure} evidence_malformed, report_malformed */
-export function parseEvidence(input: DeviceInput): ParsedEvidence {
-  const report = parseReport(base64(input.report, 'report'));
-  const [leaf, ...above] = parseChain(input.chain);
-  if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
-  return { report, chain: [leaf, ...above] };
-}
-
-/** @param chain base64 of PEM. @throws {CheckFailure} evidence_malformed */
-export const parseChain = (chain: string): readonly Certificate[] => pem(base64(chain, 'certificate chain'));
-
-function base64(text: string, what: string): Uint8Array {
-  try {
-    return fromBase64(text);
-  } catch (cause) {
-    if (!(cause instanceof EncodingError)) throw cause;
-    throw new CheckFailure('evidence_malformed', `the ${what} is not base64`, { cause });
-  }
-}
-
-/** A device's chain is the same in every one of its reports. */
-const chains = new LruMap<string, readonly Certificate[]>(64);
-
-function pem(bytes: Uint8Array): readonly Certificate[] {
-  const text = new TextDecoder().decode(bytes);
-  const known = chains.get(text);
-  if (known !== undefined) return known;
-  try {
-    const certificates = parsePem(text);
-    chains.set(text, certificates);
-    return certificates;
-  } catch (cause) {
-    if (!(cause instanceof DerError)) throw cause;
-    throw new CheckFailure('evidence_malformed', `the certificate chain: ${cause.message}`, { cause });
   }
 }

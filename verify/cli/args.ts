@@ -173,24 +173,22 @@ interface Parsed {
 export const helpOf = (command: Command | null): string => (command === null ? usage() : usageOf(command));
 
 function parse(args: readonly string[], command: Command): Parsed {
-  const options = Object.fromEntries(
+  const own = Object.fromEntries(
     command.options.map(({ name, value, multiple = false }) => [
       name,
       { type: value === undefined ? ('boolean' as const) : ('string' as const), multiple },
     ]),
   );
+  const options = { ...own, help: { type: 'boolean', short: 'h' }, version: { type: 'boolean', short: 'v' } } as const;
   try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: { ...options, help: { type: 'boolean', short: 'h' }, version: { type: 'boolean', short: 'v' } },
-    });
+    return parseArgs({ args: [...args], allowPositionals: true, options });
   } catch (error) {
-    const { message } = error as Error;
-    const name = /^Unknown option '--([\w-]+)/.exec(message)?.[1];
-    const others = COMMANDS.filter((one) => one.options.some((option) => option.name === name)).map((one) => one.name);
-    if (others.length > 0) throw new UsageError(`${command.name} has no --${name}, which is of ${others.join(', ')}`);
-    throw new UsageError(message.split('. ')[0] ?? 'bad arguments');
+    const { tokens } = parseArgs({ args: [...args], strict: false, tokens: true, options });
+    const names = tokens.flatMap((token) => (token.kind === 'option' ? token.name : []));
+    const other = names.find((name) => !Object.hasOwn(options, name));
+    const owners = COMMANDS.filter((one) => one.options.some(({ name }) => name === other)).map(({ name }) => name);
+    if (owners.length > 0) throw new UsageError(`${command.name} has no --${other}, which is of ${owners.join(', ')}`);
+    throw new UsageError((error as Error).message.split('. ')[0] ?? 'bad arguments');
   }
 }
 

@@ -11,7 +11,7 @@ import { type Loopback, startLoopback } from './loopback.ts';
 import { plain } from './report.ts';
 
 /** The options of `countersign proxy` alone. */
-export type ProxyArguments = Pick<
+type ProxyArguments = Pick<
   Arguments,
   | 'gateway'
   | 'port'

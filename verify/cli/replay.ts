@@ -1,11 +1,11 @@
 // `countersign replay`: sends the signed request again, byte for byte, verifies each new proof, and reports where responses differ.
-import { readLimited } from '../gpu/collateral.ts';
+import { readLimited } from '../common/read-limited.ts';
 import { type Exchange, VerificationError, type Verified, type VerifyOptions, verifyAttestation } from '../index.ts';
 import { UsageError } from './args.ts';
 import { MAX_INPUT_BYTES } from './input.ts';
 import { plain } from './report.ts';
 
-export interface Replay {
+interface Replay {
   readonly baseUrl: string;
   readonly times: number;
   readonly apiKey: string | null;

@@ -1,8 +1,8 @@
 // The report for people: a line for each check, the claims, the proven and unproven statements, and what to do next.
 import { styleText } from 'node:util';
+import type { Check, CheckName, FailureCode } from '../common/checks.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
 import type { Claims, VerificationReport } from '../index.ts';
-import type { Check, CheckName, FailureCode } from '../policy/checks.ts';
 import { ageInWords } from '../policy/verdict.ts';
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;

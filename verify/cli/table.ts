@@ -1,4 +1,6 @@
 // The command line as data: its commands and their options. Parsing, help, shell completion and the man page are made from it.
+import { PRODUCTS } from '../cpu/index.ts';
+import { LEVELS } from '../index.ts';
 
 export interface Option {
   readonly name: string;
@@ -66,7 +68,7 @@ const POLICY: readonly Option[] = [
     name: 'require-level',
     value: 'LEVEL',
     text: 'refuse less than gpu, gpu+cpu or measured',
-    among: ['gpu', 'gpu+cpu', 'measured'],
+    among: LEVELS.slice(1),
   },
   { name: 'max-age', value: 'SECONDS', text: 'refuse an attestation older than this' },
   { name: 'max-batch', value: 'N', text: 'refuse one whose signature is shared by more than N answers' },
@@ -85,7 +87,7 @@ const PROCESSOR: readonly Option[] = [
     value: 'NAME',
     multiple: true,
     text: "of AMD's: accept this product; may be repeated; Genoa and Turin without it",
-    among: ['Milan', 'Genoa', 'Turin'],
+    among: PRODUCTS,
   },
   {
     name: 'tcb',
@@ -200,7 +202,7 @@ export const COMMANDS: readonly Command[] = [
         name: 'min-level',
         value: 'LEVEL',
         text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference names the software. With less, whoever runs that machine may read them',
-        among: ['none', 'gpu', 'gpu+cpu', 'measured'],
+        among: LEVELS,
       },
       {
         name: 'api-key-file',

@@ -1,17 +1,19 @@
 // A fetch for OpenAI clients that requests an attestation with every response and lets no response end unproven.
-import { isFinalResponse, type StreamForm, streamFormOf } from '../../proto/events.ts';
-import { parseChunk } from '../../proto/fold.ts';
-import { withLastMember } from '../../proto/json.ts';
+import { streamFormOf } from '../../proto/events.ts';
+import { isObject, withLastMember } from '../../proto/json.ts';
 import { nonceOf } from '../../proto/raw.ts';
-import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
 import { verifyAttestation } from '../attestation.ts';
 import { attestationIn } from '../binding/input.ts';
-import { concatAll, toBase64Url } from '../common/bytes.ts';
+import { toBase64Url } from '../common/bytes.ts';
+import { VerificationError } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { readLimited } from '../gpu/collateral.ts';
-import { type FailureCode, VerificationError } from '../policy/checks.ts';
+import { readLimited } from '../common/read-limited.ts';
 import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
+import { heldUntilProven } from './held-stream.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
+import { UnprovenAnswerError } from './unproven-error.ts';
+
+export { UnprovenAnswerError, type UnprovenCode } from './unproven-error.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** Sends the requests; the global fetch by default. */
@@ -29,34 +31,6 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   readonly unprovenPaths?: readonly string[];
   /** Whether each response needs a signature of its own. By default responses may share one, unless `policy.maxBatch` is 1. */
   readonly strict?: boolean;
-}
-
-/** The code of an {@link UnprovenAnswerError}: that of the check that failed, or one of its own. */
-export type UnprovenCode = FailureCode | keyof typeof MESSAGES;
-
-const MESSAGES = {
-  endpoint_not_proven: 'Requests of this kind cannot be proven, and unprovenPaths does not name their path.',
-  request_not_provable: 'The request body is not a JSON object.',
-  response_not_provable: 'The response has a status or a type that no proof covers, or another than was asked for.',
-  attestation_missing: 'The answer ended without an attestation.',
-  attestation_seen: 'The attestation was handed over before, with another answer.',
-  session_mismatch: 'The answer came sealed, and is signed in no session that was verified for sealing.',
-  stream_malformed: 'The stream has more than data lines and comments, or is not in UTF-8.',
-  stream_too_large: 'The stream is larger than what is kept to be checked.',
-  response_broken: 'The answer broke off before its end.',
-  response_too_large: 'The answer is larger than what is kept to be checked.',
-} as const;
-const NOT_VERIFIED = 'The attestation of the answer does not verify.';
-
-/** A response is not proven: `onUnproven` is called with it, and a stream errors with it. Its message is fixed, without server data. */
-export class UnprovenAnswerError extends Error {
-  override readonly name = 'UnprovenAnswerError';
-  readonly code: UnprovenCode;
-  /** `cause`: the VerificationError with its checks, where a check failed. */
-  constructor(code: UnprovenCode, options?: ErrorOptions) {
-    super(Object.hasOwn(MESSAGES, code) ? MESSAGES[code as keyof typeof MESSAGES] : NOT_VERIFIED, options);
-    this.code = code;
-  }
 }
 
 /**
@@ -212,9 +186,8 @@ function readRequest(body: string, strict: boolean): { body: string; stream: boo
   } catch {
     throw new UnprovenAnswerError('request_not_provable');
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new UnprovenAnswerError('request_not_provable');
-  const { tee, stream } = value as { tee?: unknown; stream?: unknown };
+  if (!isObject(value)) throw new UnprovenAnswerError('request_not_provable');
+  const { tee, stream } = value;
   return { body: tee === undefined ? withLastMember(body, 'tee', freshTee(strict)) : body, stream: stream === true };
 }
 
@@ -275,93 +248,3 @@ function rebuilt(response: Response, type: string, body: string | ReadableStream
   headers.delete('content-encoding');
   return new Response(body, { status: response.status, statusText: response.statusText, headers });
 }
-
-/** Forwards the hashed events, written anew, and nothing else. The first that could end a client's reading, and all after it, are held. */
-function heldUntilProven(form: StreamForm, prove: (stream: Uint8Array) => Promise<void>, max_stream_bytes: number) {
-  const reader = new NamedEventReader(max_stream_bytes);
-  /** Every event as it is forwarded. */
-  const kept: Uint8Array[] = [];
-  /** Number of the last events that wait for the proof. */
-  let held = 0;
-  let attested = false;
-  let bytes = 0;
-
-  function take(events: readonly NamedEvent[], controller: TransformStreamDefaultController<Uint8Array>): void {
-    for (const event of events) {
-      const look = lookAt(form, event);
-      attested ||= look.attested;
-      const written = writeNamedEvent(event);
-      kept.push(written);
-      if (held > 0 || !look.continues) held++;
-      else controller.enqueue(written);
-    }
-  }
-
-  return {
-    transform(chunk: Uint8Array, controller: TransformStreamDefaultController<Uint8Array>): void {
-      bytes += chunk.length;
-      if (bytes > max_stream_bytes) throw new UnprovenAnswerError('stream_too_large');
-      const events: NamedEvent[] = [];
-      try {
-        readable(() => reader.push(chunk, events));
-      } finally {
-        take(events, controller);
-      }
-    },
-    async flush(controller: TransformStreamDefaultController<Uint8Array>): Promise<void> {
-      const last = readable(() => reader.end());
-      if (last !== null) take([last], controller);
-      if (!attested) throw new UnprovenAnswerError('attestation_missing');
-      await prove(concatAll(kept));
-      for (const event of held > 0 ? kept.slice(-held) : []) controller.enqueue(event);
-    },
-  };
-}
-
-/** @throws {UnprovenAnswerError} */
-function readable<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (cause) {
-    if (!(cause instanceof SseError)) throw cause;
-    throw new UnprovenAnswerError(cause.reason === 'malformed' ? 'stream_malformed' : 'stream_too_large', { cause });
-  }
-}
-
-interface Look {
-  /** A client goes on reading after the event. */
-  readonly continues: boolean;
-  readonly attested: boolean;
-}
-
-const HELD: Look = { continues: false, attested: false };
-
-/** @throws {UnprovenAnswerError} for an event that is neither JSON nor `[DONE]`, or has or lacks a name against its form. */
-function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
-  if (name === null && isDone(payload)) return HELD;
-  if ((name === null) !== (form === 'completion')) throw new UnprovenAnswerError('stream_malformed');
-  try {
-    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
-    if (attestationIn(text) !== null) return { continues: false, attested: true };
-    const event = parseChunk(text);
-    // Some clients go by the name of an event, others by its type.
-    if (name !== null && event.type !== name) throw new TypeError('an event has another name than its type');
-    return { continues: goesOn(form, event), attested: false };
-  } catch (cause) {
-    throw new UnprovenAnswerError('stream_malformed', { cause });
-  }
-}
-
-/** Whether a client goes on reading after this event. */
-function goesOn(form: StreamForm, event: Readonly<Record<string, unknown>>): boolean {
-  const { choices, error = null, type, delta } = event;
-  if (error !== null || type === 'error') return false;
-  if (form === 'response') return !isFinalResponse(type) && type !== 'response.failed';
-  if (form === 'message') return type !== 'message_stop' && (type !== 'message_delta' || !stops(delta));
-  return Array.isArray(choices) ? !choices.some(finishes) : Object.keys(event).length === 0;
-}
-
-const stops = (delta: unknown): boolean => ((delta as { stop_reason?: unknown } | null)?.stop_reason ?? null) !== null;
-
-const finishes = (choice: { finish_reason?: unknown } | null): boolean =>
-  (choice?.finish_reason ?? null) !== null && choice?.finish_reason !== '';

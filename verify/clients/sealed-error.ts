@@ -1,6 +1,6 @@
 // The error for a request that was not sealed or a response that was refused, and the response that clients get for it.
 import type { SealedErrorCode } from '../../sealed/index.ts';
-import type { FailureCode } from '../policy/checks.ts';
+import type { FailureCode } from '../common/checks.ts';
 import type { Level } from '../policy/options.ts';
 
 const MESSAGES = {

@@ -2,10 +2,10 @@
 import { readStatement } from '../../proto/statement.ts';
 import { chooseKey, SealedError, type SealingKey } from '../../sealed/index.ts';
 import { digest, fromBase64, toHex, utf8 } from '../common/bytes.ts';
+import { VerificationError } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
+import { readLimited } from '../common/read-limited.ts';
 import type { VerifiedSession } from '../cpu/cpu-options.ts';
-import { readLimited } from '../gpu/collateral.ts';
-import { VerificationError } from '../policy/checks.ts';
 import { LEVELS, type Level, type Policy, type VerificationReport, type VerifyOptions } from '../policy/options.ts';
 import { appraiseSession } from '../session.ts';
 import type { IsInSession } from './sealed-answers.ts';
@@ -49,7 +49,7 @@ export interface Sessions {
   readonly isInSession: IsInSession;
 }
 
-export interface SessionSource {
+interface SessionSource {
   /** The URL of `GET /v1/attestation/session`. */
   readonly url: string;
   readonly headers: Headers;

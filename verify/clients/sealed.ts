@@ -12,8 +12,8 @@ import {
   writeEnd,
   writeRequestHead,
 } from '../../sealed/index.ts';
-import { concatAll } from '../common/bytes.ts';
-import { readLimited } from '../gpu/collateral.ts';
+import { concat } from '../common/bytes.ts';
+import { readLimited } from '../common/read-limited.ts';
 import { cameSealed } from './sealed-answers.ts';
 import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';
@@ -155,7 +155,7 @@ async function messageOf(request: Request, gateway: string, date: Date, padding:
   });
   const content = writeContent(new Uint8Array(await request.arrayBuffer()));
   const length = head.length + content.length + writeEnd().length;
-  return concatAll([head, content, writeEnd(padding ? paddedTo(length) - length : 0)]);
+  return concat([head, content, writeEnd(padding ? paddedTo(length) - length : 0)]);
 }
 
 const LARGEST_SIZE = 64 * 1024;
@@ -171,7 +171,7 @@ async function* only(chunk: Bytes): AsyncGenerator<Bytes, void, undefined> {
 async function whole(chunks: AsyncIterable<Uint8Array>): Promise<Bytes> {
   const list: Uint8Array[] = [];
   for await (const chunk of chunks) list.push(chunk);
-  return concatAll(list);
+  return concat(list);
 }
 
 // Reads the response, sealed or not.

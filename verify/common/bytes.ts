@@ -1,6 +1,7 @@
 // Bytes and their texts: hex, base64, comparison. Nothing here is secret, so nothing needs constant time.
+import type { Bytes } from '../../proto/bytes.ts';
 
-export type Bytes = Uint8Array<ArrayBuffer>;
+export { type Bytes, concat, isDigest } from '../../proto/bytes.ts';
 
 /** A text is not valid in its encoding. */
 export class EncodingError extends Error {
@@ -57,20 +58,7 @@ export function equal(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-export function concat(...parts: readonly Uint8Array[]): Bytes {
-  return concatAll(parts);
-}
-
-/** {@link concat} for a list of any length: a call takes a limited number of arguments. */
-export function concatAll(parts: readonly Uint8Array[]): Bytes {
-  const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
-}
+export const isZero = (bytes: Uint8Array): boolean => bytes.every((byte) => byte === 0);
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true });

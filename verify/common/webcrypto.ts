@@ -1,7 +1,5 @@
 // Checks once that the system's WebCrypto has what a verification needs, with a clear error where it does not.
-
-import { deviceRoots } from '../gpu/nvidia.ts';
-import { buffered } from './bytes.ts';
+import { fromHex } from './bytes.ts';
 
 /** The system's WebCrypto lacks what every verification needs. No check was made, so this says nothing about the input. */
 export class UnsupportedSystemError extends Error {
@@ -20,7 +18,13 @@ export function requireWebCrypto(): Promise<void> {
   return supported;
 }
 
-/** Imports the key of NVIDIA's root, as verifying any device's certificates does. */
+/** The curve's base point as SubjectPublicKeyInfo, which is a key as good as any. */
+const P384_KEY =
+  '3076301006072a8648ce3d020106052b81040022036200' +
+  '04aa87ca22be8b05378eb1c71ef320ad746e1d3b628ba79b9859f741e082542a385502f25dbf55296c3a545e3872760ab7' +
+  '3617de4a96262c6f5d9e98bf9292dc29f8f41dbd289a147ce9da3113b5f0b8c00a60b1ce1d7e819d7a431d7c90ea0e5f';
+
+/** Imports a key as verifying any device's certificates does. */
 async function tryCurve(): Promise<void> {
   const subtle = globalThis.crypto?.subtle;
   if (subtle === undefined)
@@ -29,7 +33,7 @@ async function tryCurve(): Promise<void> {
     );
   const algorithm = { name: 'ECDSA', namedCurve: 'P-384' };
   try {
-    for (const { spki } of deviceRoots()) await subtle.importKey('spki', buffered(spki), algorithm, false, ['verify']);
+    await subtle.importKey('spki', fromHex(P384_KEY), algorithm, false, ['verify']);
   } catch (cause) {
     throw new UnsupportedSystemError(
       "this system's WebCrypto has no ECDSA over the curve P-384, with which GPUs sign",

@@ -1,11 +1,20 @@
 // Reads the evidence of an Azure guest behind a paravisor: the processor signs a hash of JSON that names the key of a virtual TPM,
 // and that TPM signs the caller's bytes (TPM 2.0 part 2, §10.12; layout of the HCL report as az-cvm-vtpm reads it).
 
-import { buffered, concatAll, digest, EncodingError, equal, fromBase64Url, fromUtf8, toHex } from '../common/bytes.ts';
-import { CheckFailure, type Passed, seen } from '../policy/checks.ts';
+import {
+  buffered,
+  concat,
+  digest,
+  EncodingError,
+  equal,
+  fromBase64Url,
+  fromUtf8,
+  isZero,
+  toHex,
+} from '../common/bytes.ts';
+import { CheckFailure, type Passed, seen } from '../common/checks.ts';
 import { ByteReader } from './byte-reader.ts';
 import type { TpmQuote } from './cpu-member.ts';
-import { isZero } from './snp-report.ts';
 
 export interface HclReport {
   /** The processor's report; of TDX the unsigned one, whose quote comes separately. */
@@ -89,7 +98,7 @@ export async function checkVtpm(
     throw wrong('the processor signed other runtime data');
   const key = attestationKey(runtimeData);
   if (!(await pkcs1Verify(key, signature, message))) throw wrong("the vTPM's signature does not verify under its key");
-  if (!equal(await digest('SHA-256', concatAll(pcrs)), pcrDigest)) throw wrong('the PCRs are not those of the quote');
+  if (!equal(await digest('SHA-256', concat(pcrs)), pcrDigest)) throw wrong('the PCRs are not those of the quote');
   return seen('the processor vouches for the key of the vTPM, which signed these PCRs');
 }
 

@@ -1,6 +1,6 @@
 // The session of an attestation, which binds a processor's evidence to the devices that signed beside it, and both to one response.
 import type { Evidence } from '../../proto/attestation.ts';
-import { JsonTextError } from '../../proto/json.ts';
+import { isObject, JsonTextError } from '../../proto/json.ts';
 import { MAX_LAUNCH_CHARACTERS } from '../../proto/launch.ts';
 import {
   answerMessage,
@@ -9,9 +9,9 @@ import {
   type Statement,
   sessionMessage,
 } from '../../proto/statement.ts';
-import { parseChain, parseEvidence } from '../binding/input.ts';
-import { digest, EncodingError, fromBase64, fromHex, toHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure, type CheckList, type Passed, passed, seen } from '../policy/checks.ts';
+import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen } from '../common/checks.ts';
+import { parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { VerifyOptions } from '../policy/options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
@@ -51,7 +51,7 @@ export interface CpuForm {
   readonly evidence: CpuEvidence | null;
 }
 
-export interface CpuExpected {
+interface SessionExpected {
   /** The session that the caller holds. */
   readonly session: HeldSession | null;
   /** The challenge that the statement must hold; undefined: any. */
@@ -91,7 +91,7 @@ export async function checkCpu(
   list: CheckList,
   form: CpuForm | null,
   answer: Answer,
-  expected: CpuExpected,
+  expected: SessionExpected,
   context: CpuContext,
 ): Promise<CpuClaims | null> {
   const claims = await checkBound(list, form, answer.timestamp, expected, context);
@@ -107,7 +107,7 @@ async function checkBound(
   list: CheckList,
   form: CpuForm | null,
   timestamp: number | null,
-  expected: CpuExpected,
+  expected: SessionExpected,
   context: CpuContext,
 ): Promise<CpuClaims | null> {
   if (form === null) return checkCpuEvidence(list, null, context, null);
@@ -143,8 +143,7 @@ export async function readAnswerCpu(member: unknown, held: HeldSession | null): 
   const value = recordOf(member);
   if (value.statement_sha256 !== undefined) return readShort(value, held);
   const { gpu_sha256 } = value;
-  if (typeof gpu_sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(gpu_sha256))
-    throw bad('gpu_sha256 is not 64 lowercase hex digits');
+  if (!isDigest(gpu_sha256)) throw bad('gpu_sha256 is not 64 lowercase hex digits');
   if (value.gpu !== undefined) throw bad('the evidence over the statement travels with a session by itself');
   const { detail, value: evidence } = readCpuEvidence(value);
   const session = await sessionOf(value, fromHex(gpu_sha256), signatureOf(value.signature));
@@ -177,7 +176,7 @@ export async function readSigned(text: string, signature: unknown): Promise<Sess
 
 function recordOf(member: unknown): Readonly<Record<string, unknown>> {
   const value = typeof member === 'string' ? parseCpu(member) : member;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad('the evidence is not an object');
+  if (!isObject(value)) throw bad('the evidence is not an object');
   return { ...value };
 }
 
@@ -241,7 +240,7 @@ function decoded(text: string): Uint8Array {
 }
 
 /** @returns words for the check's detail. @throws {CheckFailure} cpu_binding_mismatch, session_expired */
-function checkExpected(statement: Statement, timestamp: number | null, { challenge, at }: CpuExpected): string {
+function checkExpected(statement: Statement, timestamp: number | null, { challenge, at }: SessionExpected): string {
   if (challenge !== undefined && statement.challenge !== challenge.toLowerCase())
     throw new CheckFailure('cpu_binding_mismatch', 'the statement does not hold the challenge that is expected');
   for (const seconds of [timestamp, at === null ? null : Math.floor(at.getTime() / 1000)])

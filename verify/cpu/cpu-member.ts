@@ -1,7 +1,7 @@
 // Reads the member `cpu`, a processor's evidence, strictly and with a limit on every size. Only the form is checked.
-import { duplicateMember } from '../../proto/json.ts';
-import { EncodingError, fromBase64, fromHex, fromUtf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { duplicateMember, isObject } from '../../proto/json.ts';
+import { EncodingError, fromBase64, fromHex, fromUtf8, isDigest } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
 import type { CpuType, TdxCollateral } from './cpu-options.ts';
@@ -101,7 +101,7 @@ export function parseCpu(text: string): unknown {
 }
 
 function record(value: unknown, what: string): Readonly<Record<string, unknown>> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad(`${what} is not an object`);
+  if (!isObject(value)) throw bad(`${what} is not an object`);
   return { ...value };
 }
 
@@ -158,7 +158,7 @@ function readTpm(value: unknown): TpmQuote {
     message: base64(tpm.message, 'message', MAX.tpm),
     signature: base64(tpm.signature, 'signature', MAX.tpm),
     pcrs: Array.from(pcrs, (pcr: unknown) => {
-      if (typeof pcr !== 'string' || !/^[0-9a-f]{64}$/.test(pcr)) throw bad('a PCR is not 64 lowercase hex digits');
+      if (!isDigest(pcr)) throw bad('a PCR is not 64 lowercase hex digits');
       return fromHex(pcr);
     }),
   };

@@ -1,5 +1,5 @@
 // The options and the report of a verification of a processor's evidence.
-import type { Check } from '../policy/checks.ts';
+import type { Check } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 
 export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';

@@ -2,7 +2,7 @@
 // Client Platform Firmware Profile", §10), and the JSON that dstack and our own unit write for RTMR3.
 
 import { concat, digest, EncodingError, equal, fromHex, fromUtf8, utf8 } from '../common/bytes.ts';
-import { CheckFailure, type Passed, passed } from '../policy/checks.ts';
+import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import { ByteReader } from './byte-reader.ts';
 
 /** One event that was extended into a register. */
@@ -43,7 +43,7 @@ export async function checkEventLog(rtmrs: readonly Uint8Array[], log: Uint8Arra
 export async function replay(events: readonly LogEvent[]): Promise<Uint8Array[]> {
   const registers: Uint8Array[] = Array.from({ length: 4 }, () => new Uint8Array(SHA384_BYTES));
   for (const { rtmr, digest: extended } of events)
-    registers[rtmr] = await digest('SHA-384', concat(registers[rtmr] ?? new Uint8Array(), extended));
+    registers[rtmr] = await digest('SHA-384', concat([registers[rtmr] ?? new Uint8Array(), extended]));
   return registers;
 }
 
@@ -134,7 +134,7 @@ async function readJsonLog(log: Uint8Array): Promise<LogEvent[]> {
   for (const event of events) {
     if (event.name === null) continue;
     const type = Uint8Array.of(event.type, event.type >> 8, event.type >> 16, event.type >> 24);
-    const own = await digest('SHA-384', concat(type, utf8(`:${event.name}:`), event.data));
+    const own = await digest('SHA-384', concat([type, utf8(`:${event.name}:`), event.data]));
     if (!equal(own, event.digest)) throw bad('the digest of an event in RTMR3 is not over its name and data');
   }
   return events;

@@ -87,7 +87,7 @@ export function intelRoots(): readonly Certificate[] {
 
 /** A certificate without its signature. */
 function anchor(base64: string, algorithm: string): Certificate {
-  const content = concat(fromBase64(base64), fromHex(algorithm + NO_SIGNATURE));
+  const content = concat([fromBase64(base64), fromHex(algorithm + NO_SIGNATURE)]);
   const { length } = content;
-  return parseCertificate(concat(Uint8Array.of(0x30, 0x82, length >> 8, length & 0xff), content));
+  return parseCertificate(concat([Uint8Array.of(0x30, 0x82, length >> 8, length & 0xff), content]));
 }

@@ -1,8 +1,8 @@
 // The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
-import { duplicateMember, JsonTextError } from '../../proto/json.ts';
+import { duplicateMember, isObject, JsonTextError } from '../../proto/json.ts';
 import { readLaunch } from '../../proto/launch.ts';
-import { toHex } from '../common/bytes.ts';
-import { CheckFailure, type Passed, passed } from '../policy/checks.ts';
+import { isZero, toHex } from '../common/bytes.ts';
+import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
 import { type LogEvent, runtimePayload } from './event-log.ts';
 import type { SnpReport } from './snp-report.ts';
@@ -90,7 +90,7 @@ function parsed(text: string): unknown {
 }
 
 function record(value: unknown, name: string): Json {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrong(`${name} is not an object`);
+  if (!isObject(value)) throw wrong(`${name} is not an object`);
   return { ...value };
 }
 
@@ -137,7 +137,7 @@ function mismatch(entry: GuestReference, { snp, tdx, pcrs, hasEventLog }: Measur
     if (differs(entry.mrtd, tdx?.mrTd)) return 'MRTD';
     for (const [i, of] of [entry.rtmr0, entry.rtmr1, entry.rtmr2, entry.rtmr3].entries())
       if (differs(of, rtmrs[i])) return `RTMR${i}`;
-    const isOpen = entry.rtmr3 === undefined && !hasEventLog && rtmrs[3]?.some((byte) => byte !== 0) !== false;
+    const isOpen = entry.rtmr3 === undefined && !hasEventLog && (rtmrs[3] === undefined || !isZero(rtmrs[3]));
     return isOpen ? 'RTMR3, which no event log explains,' : null;
   }
   if (differs(entry.measurement, snp?.measurement ?? tdx?.mrTd)) return snp === null ? 'MRTD' : 'MEASUREMENT';
@@ -226,5 +226,5 @@ const DIGEST_BYTES = 32;
 
 /** The digest in a field of 48 bytes; undefined unless zeros follow its 32 bytes. */
 function unpadded(field: Uint8Array | undefined): Uint8Array | undefined {
-  return field?.subarray(DIGEST_BYTES).every((byte) => byte === 0) ? field.subarray(0, DIGEST_BYTES) : undefined;
+  return field !== undefined && isZero(field.subarray(DIGEST_BYTES)) ? field.subarray(0, DIGEST_BYTES) : undefined;
 }

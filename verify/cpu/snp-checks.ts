@@ -1,14 +1,21 @@
 // The checks of a report of SEV-SNP: its signer, processor, firmware and guest policy.
 
-import { equal } from '../common/bytes.ts';
-import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../policy/checks.ts';
+import { equal, isZero } from '../common/bytes.ts';
+import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { isIssuedBy, trustedPath } from '../x509/chain.ts';
 import { type Crl, isRevoked, parseCrl } from '../x509/crl.ts';
 import { DerError, integer, readOne, TAG } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
-import type { CpuContext, CpuPolicy, Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
-import { isZero, type SnpReport, TCBS, tcbOf } from './snp-report.ts';
+import {
+  type CpuContext,
+  type CpuPolicy,
+  PRODUCTS,
+  type Product,
+  type SnpTcb,
+  type SnpTcbPart,
+} from './cpu-options.ts';
+import { type SnpReport, TCBS, tcbOf } from './snp-report.ts';
 
 /** A verified path: leaf, ASK or ASVK, ARK. */
 export interface AmdPath {
@@ -21,7 +28,6 @@ export interface AmdPath {
   readonly simulated: boolean;
 }
 
-const PRODUCTS: readonly Product[] = ['Milan', 'Genoa', 'Turin'];
 const DEFAULT_PRODUCTS: readonly Product[] = ['Genoa', 'Turin'];
 
 /** @throws {CheckFailure} cpu_signature_invalid */

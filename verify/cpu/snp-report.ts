@@ -1,6 +1,7 @@
 // Reads an attestation report of SEV-SNP (AMD 56860, "SEV Secure Nested Paging Firmware ABI", §7.3).
 // Nothing that it returns is trusted before the checks in snp-checks.ts have passed.
-import { CheckFailure } from '../policy/checks.ts';
+import { isZero } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import type { Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
 
 export interface SnpReport {
@@ -94,8 +95,6 @@ function reserved(version: number): (readonly [number, number])[] {
     [SIGNATURE_AT + 2 * NUMBER_BYTES, SNP_REPORT_BYTES],
   ];
 }
-
-export const isZero = (bytes: Uint8Array): boolean => bytes.every((byte) => byte === 0);
 
 function bigEndian(bytes: Uint8Array): Uint8Array {
   const out = new Uint8Array(2 * P384_BYTES);

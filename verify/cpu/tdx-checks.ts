@@ -1,14 +1,13 @@
 // The checks of a quote of TDX: its signer, quoting enclave, platform state and guest attributes.
 
-import { concat, digest, equal, toHex } from '../common/bytes.ts';
-import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../policy/checks.ts';
+import { concat, digest, equal, isZero, toHex } from '../common/bytes.ts';
+import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { isIssuedBy, trustedPath } from '../x509/chain.ts';
 import { type Crl, isRevoked } from '../x509/crl.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
-import type { CpuContext, CpuPolicy, TcbStatus } from './cpu-options.ts';
-import { isZero } from './snp-report.ts';
+import type { CpuContext, TcbStatus } from './cpu-options.ts';
 import type { ModuleSigner, QeIdentity, SvnLevel, TcbInfo, TcbLevel, VerifiedCollateral } from './tdx-collateral.ts';
 import { type Pck, readPck, type TdReport, type TdxQuote } from './tdx-quote.ts';
 
@@ -32,11 +31,11 @@ export async function checkTdxSignature(quote: TdxQuote): Promise<Passed<true>> 
   const [isQuote, isQe, bound] = await Promise.all([
     ecdsaVerifyRaw(attestationKey, 'SHA-256', signature, signed),
     pck?.curve === 'P-256' && ecdsaVerifyRaw(pck, 'SHA-256', qeSignature, qeSigned),
-    digest('SHA-256', concat(attestationKeyBytes, qeAuthData)),
+    digest('SHA-256', concat([attestationKeyBytes, qeAuthData])),
   ]);
   if (!isQuote) throw wrong('the signature of the quote does not verify under its attestation key');
   if (!isQe) throw wrong("the quoting enclave's report does not verify under the PCK certificate");
-  if (!equal(qe.reportData, concat(bound, new Uint8Array(32))))
+  if (!equal(qe.reportData, concat([bound, new Uint8Array(32)])))
     throw wrong("the quoting enclave's report is about another attestation key");
   return seen('by the attestation key, which the quoting enclave holds, which the PCK certificate speaks for');
 }
@@ -166,10 +165,9 @@ export function checkTdxTcb(
   const state = stateOf(quote, path, collateral);
   if (state === null) throw new CheckFailure('collateral_invalid', 'the TCB info is about another platform');
   if (outdated !== null) throw new CheckFailure('collateral_expired', outdated);
-  const { minTcbEvaluation = 0 }: CpuPolicy = policy;
+  const { minTcbEvaluation = 0, tcb: accepted = ['UpToDate'] } = policy;
   if (Math.min(tcbInfo.evaluation, qeIdentity.evaluation) < minTcbEvaluation)
     throw notAccepted(`the collateral is of an evaluation before ${minTcbEvaluation}`);
-  const { tcb: accepted = ['UpToDate'] } = policy;
   const { status, advisories } = state;
   const listed =
     advisories.length > 0 ? ` (${advisories.slice(0, 8).join(', ')}${advisories.length > 8 ? ', …' : ''})` : '';

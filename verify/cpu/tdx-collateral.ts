@@ -1,8 +1,8 @@
 // Verifies Intel's collateral: TCB info and the quoting enclave's identity, as the exact texts that were signed,
 // and revocation lists (Intel's Provisioning Certification Service, version 4).
-
+import { isObject } from '../../proto/json.ts';
 import { EncodingError, equal, fromHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { ChainError, verifyChain } from '../x509/chain.ts';
 import { type Crl, parseCrl } from '../x509/crl.ts';
@@ -91,11 +91,7 @@ export async function findCollateral(
 }
 
 /** @throws {CheckFailure} collateral_invalid */
-export async function verifyCollateral(
-  collateral: TdxCollateral,
-  root: Certificate,
-  at: Date,
-): Promise<VerifiedCollateral> {
+async function verifyCollateral(collateral: TdxCollateral, root: Certificate, at: Date): Promise<VerifiedCollateral> {
   const tcb = await verifyText('tcb_info', collateral, root, at);
   const qe = await verifyText('qe_identity', collateral, root, at);
   const rootCrl = readCrl('root_ca_crl', collateral);
@@ -178,9 +174,8 @@ function decoded<T>(name: string, read: () => T): T {
 type Json = Readonly<Record<string, unknown>>;
 
 function object(value: unknown): Json {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw invalid('a signed text lacks an object');
-  return value as Json;
+  if (!isObject(value)) throw invalid('a signed text lacks an object');
+  return value;
 }
 
 function list(value: unknown): readonly unknown[] {

@@ -2,7 +2,7 @@
 // Nothing that it returns is trusted before the checks in tdx-checks.ts have passed.
 
 import { concat, EncodingError, fromHex, fromUtf8, toHex } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError, type DerValue, integer, oid, readOne, sequence, TAG } from '../x509/der.ts';
 import type { PublicKey } from '../x509/public-key.ts';
@@ -44,7 +44,7 @@ export interface TdReport {
 }
 
 /** The quoting enclave's own report. */
-export interface QeReport {
+interface QeReport {
   readonly miscSelect: Uint8Array;
   readonly attributes: Uint8Array;
   readonly mrSigner: Uint8Array;
@@ -134,7 +134,7 @@ function readSignatureData(bytes: Uint8Array): Omit<TdxQuote, 'bytes' | 'version
   return {
     signature,
     attestationKeyBytes,
-    attestationKey: { spki: concat(fromHex(P256_SPKI), attestationKeyBytes), curve: 'P-256' },
+    attestationKey: { spki: concat([fromHex(P256_SPKI), attestationKeyBytes]), curve: 'P-256' },
     qe: readQeReport(qeSigned),
     qeSigned,
     qeSignature,

@@ -1,17 +1,19 @@
 // Verifies a processor's evidence: the list of checks, read top to bottom.
 
-import { equal, fromHex, toHex } from '../common/bytes.ts';
-import { requireWebCrypto } from '../common/webcrypto.ts';
+import { equal, fromHex, isZero, toHex } from '../common/bytes.ts';
 import {
   CheckFailure,
   CheckList,
   type Outcome,
   type Passed,
   passed,
+  type Settled,
   seen,
+  settle,
   skipped,
   VerificationError,
-} from '../policy/checks.ts';
+} from '../common/checks.ts';
+import { requireWebCrypto } from '../common/webcrypto.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';
@@ -28,7 +30,7 @@ import {
   checkSnpSignature,
   checkSnpTcb,
 } from './snp-checks.ts';
-import { isZero, parseSnpReport, type SnpReport, tcbOf } from './snp-report.ts';
+import { parseSnpReport, type SnpReport, tcbOf } from './snp-report.ts';
 import {
   checkTdxChain,
   checkTdxIdentity,
@@ -68,7 +70,7 @@ export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}
   return { valid: list.valid, incomplete: list.incomplete, checks: list.checks, claims };
 }
 
-export interface NamedLaunch {
+interface NamedLaunch {
   /** SHA-256 in hex; null: the statement names none. */
   readonly sha256: string | null;
   /** The file's text; null where it is not at hand. */
@@ -76,7 +78,7 @@ export interface NamedLaunch {
 }
 
 /** The report data that the processor must have signed. */
-export interface Binding {
+interface Binding {
   /** REPORTDATA without its zeros at the end. */
   readonly reportData: Uint8Array;
   /** Who expects it, for the check's detail. */
@@ -231,29 +233,13 @@ async function checkTdx(list: CheckList, tdx: TdxQuote, evidence: CpuEvidence, c
   await list.run('cpu_identity', SIGNED, () => checkTdxIdentity(tdx, verified));
   await list.run('cpu_revocation', SIGNED, () => checkTdxRevocation(path, verified, context));
   await list.run('cpu_mode', SIGNED, () => checkTdxMode(tdx, evidence.vtpm === null));
-  await list.run('cpu_tcb', SIGNED, () => checkTdxTcb(tdx, path, (collateral as Settled).get(), context));
+  await list.run('cpu_tcb', SIGNED, () =>
+    checkTdxTcb(tdx, path, (collateral as Settled<VerifiedCollateral>).get(), context),
+  );
   if (path === null) return {};
   const state = verified === null ? null : stateOf(tdx, path, verified);
   const { simulated, pck } = path;
   return { simulated, fmspc: pck.fmspc, tcb_status: state?.status ?? null, advisories: state?.advisories ?? [] };
-}
-
-interface Settled {
-  readonly value: VerifiedCollateral | null;
-  readonly get: () => VerifiedCollateral;
-}
-
-/** Keeps a result or an error for the check that reports it. */
-async function settle(find: () => Promise<VerifiedCollateral>): Promise<Settled> {
-  try {
-    const value = await find();
-    return { value, get: () => value };
-  } catch (error) {
-    const get = (): VerifiedCollateral => {
-      throw error;
-    };
-    return { value: null, get };
-  }
 }
 
 /** Compares the signed report data, or the vTPM's extra data, with the expected bytes. */

@@ -2,8 +2,8 @@
 // (draft-ietf-rats-ar4si), unsigned. A separate entry point, so that a browser's bundle does not grow by it. docs/verify.md.
 
 import { fromHex, toBase64Url } from '../common/bytes.ts';
+import type { Check, CheckName, FailureCode } from '../common/checks.ts';
 import type { CpuClaims, CpuReport, CpuVerifyOptions } from '../cpu/cpu-options.ts';
-import type { Check, CheckName, FailureCode } from '../policy/checks.ts';
 import type { Claims, DeviceClaims, Level, VerificationReport, VerifyOptions } from '../policy/options.ts';
 
 export const EAR_PROFILE = 'tag:ietf.org,2026:rats/ear#04';
@@ -14,11 +14,11 @@ export const APPRAISAL_CLAIMS = 'urn:uuid:9770031d-0578-470c-9133-cdca6a13914d';
 
 /** AR4SI's tiers, from the best to the worst when submodules are summed up. */
 const TIERS = ['affirming', 'none', 'warning', 'contraindicated'] as const;
-export type Tier = (typeof TIERS)[number];
+type Tier = (typeof TIERS)[number];
 
-export type Category = 'instance-identity' | 'configuration' | 'executables' | 'hardware' | 'runtime-opaque';
+type Category = 'instance-identity' | 'configuration' | 'executables' | 'hardware' | 'runtime-opaque';
 /** AR4SI §2.3.4: a value of -128 to 127 each. A category that is absent is not claimed. */
-export type TrustworthinessVector = Readonly<Partial<Record<Category, number>>>;
+type TrustworthinessVector = Readonly<Partial<Record<Category, number>>>;
 
 /** One attester's appraisal. */
 export interface EarAppraisal {
@@ -49,7 +49,7 @@ export interface Ear {
 }
 
 /** The report without its claims, which are in the submodules. */
-export interface OwnClaims {
+interface OwnClaims {
   readonly valid: boolean;
   /** Absent for a processor's bare evidence. */
   readonly level?: Level;

@@ -5,17 +5,17 @@ import { sessionMessage } from '../../proto/statement.ts';
 import { attestationOf } from '../binding/exchange.ts';
 import { readInput, readSessionEvidence } from '../binding/input.ts';
 import { digest, EncodingError, fromBase64, fromHex, toBase64Url, utf8 } from '../common/bytes.ts';
+import { CheckFailure, type Limits } from '../common/checks.ts';
 import { type CpuForm, readAnswerCpu, readSession } from '../cpu/binding.ts';
 import { parseCpu } from '../cpu/cpu-member.ts';
 import type { TdxCollateral } from '../cpu/cpu-options.ts';
 import type { CpuEvidence } from '../cpu/verify-cpu.ts';
-import { CheckFailure, type Limits } from '../policy/checks.ts';
 
 /** The error of a refused export, with the codes of the checks. */
-export { CheckFailure } from '../policy/checks.ts';
+export { CheckFailure } from '../common/checks.ts';
 
 /** RFC 9999 §3.1: media type, base64url, and a sum of indicator bits. */
-export type CmwRecord = readonly [type: string, value: string, indicator: number];
+type CmwRecord = readonly [type: string, value: string, indicator: number];
 /** RFC 9999 §3.3, in JSON. */
 export type CmwCollection = { readonly __cmwc_t: string } & { readonly [label: string]: CmwRecord | string };
 

@@ -1,6 +1,7 @@
 // The sources of reference values and OCSP responses: the caller, a cache, or the network. Nothing here is trusted.
-import { concat, fromBase64, toHex } from '../common/bytes.ts';
+import { fromBase64, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
+import { readLimited } from '../common/read-limited.ts';
 import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from '../policy/options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import {
@@ -242,24 +243,6 @@ async function request(
   if (response.status === 404) return null;
   if (!response.ok) throw new Error(`${new URL(url).host} answered ${response.status}`);
   return readLimited(response, max_bytes);
-}
-
-/** The whole body. @throws {RangeError} more than `max_bytes`. */
-export async function readLimited(response: Response, max_bytes: number): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  const reader = response.body?.getReader();
-  for (;;) {
-    const part = await reader?.read();
-    if (part === undefined || part.done) break;
-    length += part.value.length;
-    if (length > max_bytes) {
-      await reader?.cancel();
-      throw new RangeError(`an answer of more than ${max_bytes} bytes`);
-    }
-    chunks.push(part.value);
-  }
-  return concat(...chunks);
 }
 
 const base = (url: string) => url.replace(/\/+$/, '');

@@ -1,19 +1,19 @@
 // The checks on devices: for each its report, signature, certificates, revocation, measurements and mode; for all of them the topology.
 
-import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../binding/input.ts';
 import { equal } from '../common/bytes.ts';
-import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../policy/checks.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../common/checks.ts';
 import type { Context, DeviceClaims } from '../policy/options.ts';
 import type { TokenDevice } from '../token/token.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { trustedPath } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
+import { type DeviceInput, type ParsedEvidence, parseEvidence } from './device-evidence.ts';
 import { type DeviceIdentity, deviceOf, fwidOf } from './nvidia.ts';
-import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference-values.ts';
+import { checkRevocation, compare, findReferenceValues } from './reference-values.ts';
 import { type Report, verifyReportSignature } from './spdm/report.ts';
 import { checkTopology, type VerifiedDevice } from './topology.ts';
 
-export interface DeviceToVerify {
+interface DeviceToVerify {
   readonly index: number;
   readonly arch: string;
   readonly evidence: ParsedEvidence;
@@ -92,7 +92,7 @@ async function skipUnreadable(list: CheckList, index: number): Promise<null> {
 }
 
 /** Runs every check on one device, report_form already passed. @returns null unless report and chain passed. */
-export async function verifyDevice(
+async function verifyDevice(
   list: CheckList,
   { index, arch, evidence, nonce, tokenClaims }: DeviceToVerify,
   context: Context,
@@ -152,19 +152,6 @@ export async function verifyDevice(
   if (trusted === null || list.unmet('report_signature', index)) return null;
   const { opaque } = report;
   return { claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
-}
-
-/** Keeps the result or the error for a later check. */
-async function settle(get: () => Promise<ReferenceValues>) {
-  try {
-    const value = await get();
-    return { value, get: () => value };
-  } catch (error) {
-    const get = (): ReferenceValues => {
-      throw error;
-    };
-    return { value: null, get };
-  }
 }
 
 function checkNonce(report: Report, nonce: string | null) {
@@ -251,7 +238,7 @@ function claimsOf(identity: DeviceIdentity, { opaque }: Report, matched: number 
 
 // The trust anchor of a device's certificates: NVIDIA's root, a simulated one that the caller named, or none.
 
-export interface TrustedChain {
+interface TrustedChain {
   readonly path: readonly Certificate[];
   readonly identity: DeviceIdentity;
   readonly simulated: boolean;
@@ -261,7 +248,7 @@ export interface TrustedChain {
  * @param arch as the evidence states it, unsigned.
  * @throws {CheckFailure} untrusted_root, simulated_root_refused, certificate_expired, chain_invalid
  */
-export async function checkChain(
+async function checkChain(
   chain: readonly Certificate[],
   arch: string,
   context: Context,

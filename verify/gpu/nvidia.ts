@@ -1,7 +1,7 @@
 // NVIDIA's specifics: the pinned roots, the device that a chain identifies, the names of its RIMs, and its certified firmware id.
 
 import { toHex } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from '../x509/der.ts';
 import type { OpaqueData } from './spdm/opaque.ts';
@@ -37,17 +37,17 @@ interface BiosIdParts {
 }
 
 /** `NV_GPU_DRIVER_GH100_550.90.07` on Hopper; `NV_GPU_CC_DRIVER_…` with the chip that the report names since Blackwell. */
-export function driverRimId(arch: string, chip: string, version: string): string {
+function driverRimId(arch: string, chip: string, version: string): string {
   return arch === 'HOPPER' ? `NV_GPU_DRIVER_GH100_${version}` : `NV_GPU_CC_DRIVER_${chip}_${version}`;
 }
 
 /** `NV_GPU_VBIOS_1010_0200_882_96009F0001` */
-export function vbiosRimId(parts: BiosIdParts): string {
+function vbiosRimId(parts: BiosIdParts): string {
   return `NV_GPU_VBIOS_${biosId(parts)}`;
 }
 
 /** `NV_SWITCH_BIOS_5612_0002_890_9610550001` */
-export function switchBiosRimId(parts: BiosIdParts): string {
+function switchBiosRimId(parts: BiosIdParts): string {
   return `NV_SWITCH_BIOS_${biosId(parts)}`;
 }
 

@@ -1,7 +1,7 @@
 // A device's endorsements and reference values: finds and verifies its RIMs, checks revocation, compares measurements.
 
 import { equal } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import type { Context, OcspQuery, RimQuery, VerifyOptions } from '../policy/options.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { verifyOcsp } from '../x509/revocation.ts';
@@ -9,7 +9,7 @@ import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
 import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
 import type { Report } from './spdm/report.ts';
 
-export interface ReferenceValues {
+interface ReferenceValues {
   readonly driver: Rim | null;
   readonly vbios: Rim;
   /** The queries that found them. */

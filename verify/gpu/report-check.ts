@@ -3,8 +3,8 @@
 // party checks revocation, reference values and the device's mode (attestation.ts).
 import type { Evidence } from '../../proto/attestation.ts';
 import { EncodingError, fromBase64, toHex } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { CheckFailure } from '../policy/checks.ts';
 import { parseToken, type TokenDevice } from '../token/token.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { ChainError, chainFailure, verifyChain } from '../x509/chain.ts';

@@ -5,7 +5,7 @@
 //   a switch   its own id, and the GPUs at its ports
 //
 // A GPU states no id of its own, nor does its certificate hold one: the GPUs that the switches name can only be counted.
-import { CheckFailure, type Outcome, seen, skipped } from '../policy/checks.ts';
+import { CheckFailure, type Outcome, seen, skipped } from '../common/checks.ts';
 import type { DeviceClaims } from '../policy/options.ts';
 import type { OpaqueData } from './spdm/opaque.ts';
 
@@ -17,7 +17,7 @@ export interface VerifiedDevice {
 }
 
 /** A fact that valid reports do not prove, because a device that they name did not sign, or because they lack a field. */
-export interface LeftOpen {
+interface LeftOpen {
   readonly reason: string;
   /** The unproven fact, as a clause after "That"; null where it adds nothing to the claims of each device. */
   readonly what: string | null;

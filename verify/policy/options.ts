@@ -2,13 +2,13 @@
 import type { Attestation } from '../../proto/attestation.ts';
 import type { Batch } from '../../proto/batch.ts';
 import { equal, toHex } from '../common/bytes.ts';
+import type { Check, CheckName, Limits } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
 import type { CpuClaims, CpuVerifyOptions, VerifiedSession } from '../cpu/cpu-options.ts';
 import { type Architecture, deviceRoots, rimRoots } from '../gpu/nvidia.ts';
 import type { PassThrough } from '../gpu/spdm/opaque.ts';
 import type { TokenKind } from '../token/token.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
-import type { Check, CheckName, Limits } from './checks.ts';
 
 export interface VerifyOptions {
   /** The instant of the verification. Now by default. */

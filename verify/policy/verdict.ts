@@ -1,8 +1,8 @@
 // The verdict in words (the level, the proven and the unproven statements), and the check of the relying party's policy.
 import { MAX_LEAVES } from '../../proto/batch.ts';
+import { CheckFailure, type CheckList, seen, skipped } from '../common/checks.ts';
 import type { CpuClaims, CpuSoftware } from '../cpu/cpu-options.ts';
 import { leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
-import { CheckFailure, type CheckList, seen, skipped } from './checks.ts';
 import {
   type Claims,
   type Context,
@@ -80,7 +80,7 @@ const isSimulated = ({ devices, cpu }: Findings) =>
   devices.some((device) => device.simulated) || cpu?.simulated === true;
 
 /** The level where no check fails. Without evidence it rests on the token of NVIDIA's service. */
-export function levelOf(findings: Findings): Level {
+function levelOf(findings: Findings): Level {
   if (isSimulated(findings)) return 'none';
   const { devices, appraised } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
@@ -123,14 +123,14 @@ function proven(findings: Findings, simulated: boolean): string[] {
   if (software !== null) statements.push(softwareProven(software));
   if (appraised.length > 0)
     statements.push(
-      `NVIDIA's remote attestation service appraised evidence of the ${kindOf(appraised)} for ${what}, and said yes.`,
+      `NVIDIA's remote attestation service appraised evidence of the ${nounFor(appraised)} for ${what}, and said yes.`,
     );
   if (list.passed('reference_values'))
     statements.push(
       `What it measured of its firmware has the reference values that ${nvidia.rim ? 'NVIDIA signed for confidential mode' : 'were signed under the root that the caller gave'}.`,
     );
   if (list.passed('revocation')) {
-    const kind = kindOf(devices.map(({ claims }) => claims.kind));
+    const kind = nounFor(devices.map(({ claims }) => claims.kind));
     const signers = list.passed('reference_values') ? ', and of those who signed its reference values' : '';
     statements.push(
       `Nobody revoked a certificate of the authorities between the ${kind}'s own and its root${signers}.`,
@@ -160,14 +160,15 @@ function softwareProven({ launch, images }: CpuSoftware): string {
 
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
   const models = [...new Set(devices.map(({ claims }) => claims.model))].join(', ');
-  const kind = kindOf(devices.map(({ claims }) => claims.kind));
+  const kind = nounFor(devices.map(({ claims }) => claims.kind));
   const several = devices.length > 1;
   const what = nvidia ? `genuine NVIDIA ${kind}` : kind;
   const under = nvidia ? '' : " under the root that the caller trusts in place of NVIDIA's";
   return several ? `${devices.length} ${what}s (${models})${under} each` : `A ${what} (${models})${under}`;
 }
 
-function kindOf(kinds: readonly DeviceClaims['kind'][]): string {
+/** The word for devices of these kinds. */
+function nounFor(kinds: readonly DeviceClaims['kind'][]): string {
   if (!kinds.includes('switch')) return 'GPU';
   return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
@@ -194,7 +195,7 @@ function notProven(findings: Findings, simulated: boolean, valid: boolean): stri
     return [findings.list.incomplete ? 'Anything: a check could not get what it needs.' : 'Anything: a check failed.'];
   const { list, devices, appraised, token, about } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
-  const kind = kindOf(kinds);
+  const kind = nounFor(kinds);
   const missing: string[] = [];
   if (simulated)
     missing.push('Anything about hardware: the device is simulated in software, and anyone can make such a root.');

@@ -1,10 +1,9 @@
 // Rechecks the digests by which a detached EAT names its submodules (RFC 9711 §4.2.18, as NVIDIA's verifiers make them).
 
-import { topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { isObject, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { digest, toHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
-import type { Jws } from './jws.ts';
-import { isArray, isObject, type Json } from './jws.ts';
+import { CheckFailure } from '../common/checks.ts';
+import { isArray, type Json, type Jws } from './jws.ts';
 import type { Bundle, ParsedToken } from './token.ts';
 
 /** The first is nvattest's and the Python SDK's, the second NRAS's. */
@@ -12,7 +11,7 @@ const SHA256_NAMES: readonly Json[] = ['SHA256', 'SHA-256'];
 /** Claims that the Python SDK adds to a submodule after it has computed the digest. */
 const ADDED_LATER = new Set(['nbf', 'exp', 'iat', 'jti']);
 
-export interface RecheckedDigests {
+interface RecheckedDigests {
   readonly rechecked: number;
   readonly detail: string;
 }
@@ -65,7 +64,7 @@ function digestOf(value: Json): string {
  * Lowercase hexadecimal SHA-256 of a submodule: of the whole JWT from NRAS or nvattest; of the claims, as
  * {@link nvtrustDigestText} writes them, from the Python SDK, which alone signs with HS256.
  */
-export async function submoduleDigest(jws: Jws): Promise<string> {
+async function submoduleDigest(jws: Jws): Promise<string> {
   const text = jws.algorithm === 'HS256' ? nvtrustDigestText(jws.payload) : jws.text;
   return toHex(await digest('SHA-256', utf8(text)));
 }

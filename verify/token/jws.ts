@@ -1,7 +1,7 @@
 // Parses a JSON Web Token (RFC 7515 §7.1, RFC 7519). What it returns is not yet verified: see signature.ts.
-
+import { isObject } from '../../proto/json.ts';
 import { EncodingError, fromBase64Url, fromUtf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 
 // Parses the JSON of tokens (RFC 8259) with limits: a name occurs once in its object, and objects have no prototype.
 
@@ -20,16 +20,12 @@ export function malformed(message: string, options?: ErrorOptions): CheckFailure
   return new CheckFailure('token_malformed', message, options);
 }
 
-export function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 export function isArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }
 
 /** @throws {CheckFailure} token_malformed. */
-export function parseJson(text: string): Json {
+export function parseTokenJson(text: string): Json {
   if (text.length > MAX_TOKEN_CHARACTERS) throw malformed(`longer than ${MAX_TOKEN_CHARACTERS} characters`);
   return new Parser(text).document();
 }
@@ -186,7 +182,7 @@ function bytesOf(part: string): Uint8Array {
 }
 
 function objectOf(text: string, label: string): JsonObject {
-  const value = parseJson(text);
+  const value = parseTokenJson(text);
   if (!isObject(value)) throw malformed(`the ${label} of a JWT is not an object`);
   return value;
 }

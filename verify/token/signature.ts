@@ -1,7 +1,7 @@
 // Verifies who signed a token: NVIDIA's service or Countersign, whose signature proves something, or possibly anyone.
 
 import { buffered, utf8 } from '../common/bytes.ts';
-import { CheckFailure } from '../policy/checks.ts';
+import { CheckFailure } from '../common/checks.ts';
 import type { Jwk, Jwks, TokenSigner } from '../policy/options.ts';
 import type { Jws } from './jws.ts';
 import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';

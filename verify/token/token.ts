@@ -1,5 +1,6 @@
 // Parses a token: its kind, its claims and every nonce in it. Nothing of it is verified yet.
-import { isArray, isObject, type Json, type JsonObject, type Jws, malformed, parseJson, parseJws } from './jws.ts';
+import { isObject } from '../../proto/json.ts';
+import { isArray, type Json, type JsonObject, type Jws, malformed, parseJws, parseTokenJson } from './jws.ts';
 
 export type TokenKind = 'nvtrust' | 'nvattest' | 'jwt' | 'nras' | 'countersign';
 
@@ -34,7 +35,7 @@ export function parseToken(token: string): ParsedToken {
   const issuers = bundles.map(({ overall }) => text(overall.claims, 'iss')).filter((issuer) => issuer !== null);
   const outer = envelope === null ? null : text(envelope.claims, 'eat_nonce');
   return {
-    kind: kindOf(shape),
+    kind: tokenKind(shape),
     issuer: [...new Set(issuers)].join(', '),
     overallResult: overallResult(bundles, printed),
     nonces: [...(outer === null ? [] : [outer]), ...bundles.flatMap(noncesOf)],
@@ -44,7 +45,7 @@ export function parseToken(token: string): ParsedToken {
   };
 }
 
-function kindOf({ form, bundles }: Shape): TokenKind {
+function tokenKind({ form, bundles }: Shape): TokenKind {
   if (form === 'bare') return 'jwt';
   if (form === 'nested') return 'nvtrust';
   if (form === 'nvattest') return 'nvattest';
@@ -127,7 +128,7 @@ const MAX_NAME_CHARACTERS = 64;
 function readShape(token: string): Shape {
   const text = token.trim();
   if (!/^[[{"]/.test(text)) return bare(text);
-  const value = parseJson(text);
+  const value = parseTokenJson(text);
   if (typeof value === 'string') return bare(value);
   if (isObject(value)) {
     const bundle = detached(value.detached_eat, null);

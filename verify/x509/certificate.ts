@@ -239,3 +239,11 @@ function commonName(name: DerValue): string {
     }
   return '';
 }
+
+// Certificates in messages.
+
+/** The subject's name, quoted. */
+export const label = ({ subjectCommonName }: Certificate): string =>
+  `'${subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
+
+export const iso = (date: Date): string => date.toISOString().replace('.000Z', 'Z');

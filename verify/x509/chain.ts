@@ -1,9 +1,9 @@
 // Verifies a certificate chain up to a pinned root (RFC 5280 §6.1, for chains that come in order).
 
 import { digest, equal, toHex } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { CheckFailure } from '../policy/checks.ts';
-import { type Certificate, EXTENSION, type Signed } from './certificate.ts';
+import { type Certificate, EXTENSION, iso, label, type Signed } from './certificate.ts';
 import { ecdsaVerify, type PublicKey, pssVerify } from './public-key.ts';
 
 /** `untrusted_root`: well-formed, but not under a root that the caller trusts. */
@@ -149,22 +149,16 @@ async function identity(path: readonly Certificate[]): Promise<string> {
   return (await Promise.all(path.map(fingerprint))).join('');
 }
 
-function label(certificate: Certificate): string {
-  return `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
-}
-
-const iso = (date: Date) => date.toISOString().replace('.000Z', 'Z');
-
 // A path to a pinned root, or to a simulated one that the caller named.
 
-export interface Anchors {
+interface Anchors {
   readonly roots: readonly Certificate[];
   /** Roots of test keys, which prove nothing about hardware; empty unless the caller named some. */
   readonly simulatedRoots: readonly Certificate[];
   readonly at: Date;
 }
 
-export interface TrustedPath {
+interface TrustedPath {
   /** Leaf first, the root last. */
   readonly path: readonly Certificate[];
   readonly simulated: boolean;

@@ -78,10 +78,10 @@ function serialBytes(serial: bigint): Uint8Array {
 
 /** One DER value of at most 65,535 bytes. */
 function value(tag: number, ...contents: readonly Uint8Array[]): Bytes {
-  const { length } = concat(...contents);
+  const { length } = concat(contents);
   const head =
     length < 0x80 ? [tag, length] : length < 0x100 ? [tag, 0x81, length] : [tag, 0x82, length >> 8, length & 0xff];
-  return concat(Uint8Array.from(head), ...contents);
+  return concat([Uint8Array.from(head), ...contents]);
 }
 
 // Reads OCSP responses (RFC 6960 §4.2.1). A parsed response is not trusted until verifyOcsp has verified it.

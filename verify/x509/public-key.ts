@@ -79,9 +79,9 @@ function rawSignature(der: Uint8Array, size: number): Uint8Array | null {
       const { content } = value;
       const digits = content[0] === 0 ? content.subarray(1) : content;
       if (integer(value) <= 0n || digits.length > size) throw new DerError('not a positive integer of the curve');
-      return concat(new Uint8Array(size - digits.length), digits);
+      return concat([new Uint8Array(size - digits.length), digits]);
     });
-    return concat(...fixed);
+    return concat(fixed);
   } catch {
     return null;
   }

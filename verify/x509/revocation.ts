@@ -1,9 +1,9 @@
 // Verifies an OCSP response about a certificate (RFC 6960 §3.2): its certificate, its responder, its times and its status.
 
 import { concat, digest, equal, toHex } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { CheckFailure } from '../policy/checks.ts';
-import type { Certificate } from './certificate.ts';
+import { type Certificate, iso, label } from './certificate.ts';
 import { names, notUnderstood, signedBy } from './chain.ts';
 import { DerError } from './der.ts';
 import {
@@ -16,7 +16,7 @@ import {
 } from './ocsp.ts';
 import { ecdsaVerify } from './public-key.ts';
 
-export interface OcspOptions {
+interface OcspOptions {
   /** The instant at which the response and the responder's certificate must be valid. */
   readonly at: Date;
   /** The nonce of the request, where one was sent for this check: the response must repeat it. */
@@ -24,7 +24,7 @@ export interface OcspOptions {
 }
 
 /** The period for which the certificate is good. */
-export interface GoodStatus {
+interface GoodStatus {
   readonly thisUpdate: Date;
   readonly nextUpdate: Date;
 }
@@ -59,24 +59,24 @@ export async function verifyOcsp(
   issuer: Certificate,
   options: OcspOptions,
 ): Promise<GoodStatus> {
-  const label = `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
-  const id = toHex(await digest('SHA-256', concat(response, certificate.der, issuer.der)));
+  const subject = label(certificate);
+  const id = toHex(await digest('SHA-256', concat([response, certificate.der, issuer.der])));
   const known = verifiedResponses.get(id);
-  const verified = known ?? (await findVerified(response, certificate, issuer, label));
+  const verified = known ?? (await findVerified(response, certificate, issuer, subject));
   if (known === undefined) verifiedResponses.set(id, verified);
   const { single, delegate, nonce } = verified;
   if (delegate !== null && !(options.at >= delegate.notBefore && options.at <= delegate.notAfter))
     throw invalid(`the OCSP responder's certificate is valid until ${iso(delegate.notAfter)}`);
   if (options.nonce !== undefined && (nonce === null || !equal(nonce, options.nonce)))
-    throw invalid(`the OCSP response about ${label} does not answer the request: its nonce is another`);
+    throw invalid(`the OCSP response about ${subject} does not answer the request: its nonce is another`);
   const window = validity(single);
   if (!(options.at.getTime() >= window.thisUpdate.getTime() - OCSP_SKEW_MS))
     throw invalid(
-      `the OCSP response about ${label} is from ${iso(window.thisUpdate)}, later than the time of the check`,
+      `the OCSP response about ${subject} is from ${iso(window.thisUpdate)}, later than the time of the check`,
     );
   if (!(options.at <= window.nextUpdate))
-    throw invalid(`the OCSP response about ${label} held until ${iso(window.nextUpdate)}`);
-  checkStatus(single, label);
+    throw invalid(`the OCSP response about ${subject} held until ${iso(window.nextUpdate)}`);
+  checkStatus(single, subject);
   return window;
 }
 
@@ -116,16 +116,16 @@ async function findVerified(
   response: Uint8Array,
   certificate: Certificate,
   issuer: Certificate,
-  label: string,
+  subject: string,
 ): Promise<VerifiedResponse> {
   const parsed = parse(response);
   const statuses = await statusesOf(parsed, certificate, issuer);
   const [single] = statuses;
-  if (single === undefined) throw invalid(`the OCSP response is not about ${label}`);
+  if (single === undefined) throw invalid(`the OCSP response is not about ${subject}`);
   if (statuses.some(({ certId }) => certId.hash === null))
-    throw invalid(`the OCSP response may be about ${label}: it names its issuer by a hash that is not supported`);
+    throw invalid(`the OCSP response may be about ${subject}: it names its issuer by a hash that is not supported`);
   if (!statuses.every((other) => isSameStatus(other, single)))
-    throw invalid(`the OCSP response says of ${label} now this and now that`);
+    throw invalid(`the OCSP response says of ${subject} now this and now that`);
   const responder = await findResponder(parsed, issuer);
   if (responder !== issuer && !(await signedBy(responder, issuer)))
     throw invalid("the OCSP responder's certificate is not signed by the issuer of the certificate");
@@ -199,14 +199,13 @@ async function isResponder(id: OcspResponse['responder'], candidate: Certificate
   return equal(id.keyHash, await digest('SHA-1', candidate.publicKeyBits));
 }
 
-function checkStatus({ status }: SingleResponse, label: string): void {
+function checkStatus({ status }: SingleResponse, subject: string): void {
   if (status === 'good') return;
-  if (status === 'unknown') throw new CheckFailure('revocation_unavailable', `the responder does not know ${label}`);
+  if (status === 'unknown') throw new CheckFailure('revocation_unavailable', `the responder does not know ${subject}`);
   if (status.reason === ON_HOLD)
-    throw new CheckFailure('certificate_revoked', `${label} is on hold since ${iso(status.revokedAt)}`);
+    throw new CheckFailure('certificate_revoked', `${subject} is on hold since ${iso(status.revokedAt)}`);
   const reason = status.reason === null ? '' : `: ${REASONS[status.reason] ?? `reason ${status.reason}`}`;
-  throw new CheckFailure('certificate_revoked', `${label} was revoked at ${iso(status.revokedAt)}${reason}`);
+  throw new CheckFailure('certificate_revoked', `${subject} was revoked at ${iso(status.revokedAt)}${reason}`);
 }
 
 const invalid = (message: string) => new CheckFailure('revocation_invalid', message);
-const iso = (date: Date) => date.toISOString().replace('.000Z', 'Z');

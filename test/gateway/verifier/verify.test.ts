@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { VERSION } from '../../../gateway/config.ts';
+import { CHECKS } from '../../../verify/common/checks.ts';
 import { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE } from '../../../verify/forms/ear.ts';
-import { CHECKS } from '../../../verify/policy/checks.ts';
 import { answer, type Backend, startBackend } from '../../support/backend.ts';
 import { type Answer, ask, CHAT, chat } from '../../support/client.ts';
 import {

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Batch, MAX_LEAVES, MAX_PATH, nodeMessage, sidesOf } from '../../../proto/batch.ts';
 import { leafOf, nonceOver, pathOf, rootOf } from '../../../scripts/vectors/tree.ts';
-import { sha256 } from '../../../verify/common/sha256.ts';
+import { sha256 } from '../../../verify/binding/batch.ts';
 import {
   appraiseAttestation,
   CheckFailure,

@@ -2,10 +2,10 @@
 // that was not signed. FUZZ_RUNS (default 50 a case) and FUZZ_SEED set how many and which.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { CheckFailure } from '../../../verify/common/checks.ts';
 import type { CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
 import { readEventLog } from '../../../verify/cpu/event-log.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
-import { CheckFailure } from '../../../verify/policy/checks.ts';
 import { parseCrl } from '../../../verify/x509/crl.ts';
 import { DerError } from '../../../verify/x509/der.ts';
 import { vectorsPresent } from '../../support/vectors.ts';

@@ -13,7 +13,6 @@ import {
   NamedEventReader,
   PayloadReader,
   readEvents,
-  readPayloads,
   SseError,
   writeEvents,
   writeNamedEvent,
@@ -27,6 +26,7 @@ import { makeToken } from '../../../sidecar/attesters/simulated/token.ts';
 import { checkTokenDigests } from '../../../verify/token/digests.ts';
 import { verifyTokenSignature } from '../../../verify/token/signature.ts';
 import { parseToken } from '../../../verify/token/token.ts';
+import { readPayloads } from '../../support/payloads.ts';
 import { mutateBytes, mutateText } from './fuzz-bytes.ts';
 import { mutateJson } from './fuzz-json.ts';
 import type { Random } from './fuzz-random.ts';

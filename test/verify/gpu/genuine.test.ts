@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { compareTokenWithReports } from '../../../verify/attestation.ts';
 import { equal, toBase64 } from '../../../verify/common/bytes.ts';
+import { CheckFailure } from '../../../verify/common/checks.ts';
 import { parseReport } from '../../../verify/gpu/spdm/report.ts';
 import {
   appraiseEvidence,
@@ -9,7 +10,6 @@ import {
   type VerificationReport,
   type VerifyOptions,
 } from '../../../verify/index.ts';
-import { CheckFailure } from '../../../verify/policy/checks.ts';
 import { parseToken } from '../../../verify/token/token.ts';
 import { type Certificate, parsePem } from '../../../verify/x509/certificate.ts';
 import { parseOcspResponse } from '../../../verify/x509/ocsp.ts';

@@ -1,7 +1,7 @@
 // A signed RIM cut short and with bits turned, all along it: refused with a code, or read as what was signed.
 import { expect, it } from 'vitest';
+import { CheckFailure } from '../../../verify/common/checks.ts';
 import { verifyRim } from '../../../verify/gpu/rim/rim.ts';
-import { CheckFailure } from '../../../verify/policy/checks.ts';
 import { document, newSigner, resource, signed } from './rim-maker.ts';
 
 const at = new Date('2025-09-01T00:00:00Z');

@@ -1,8 +1,8 @@
 // Enveloped signatures of our own making: whole, wrapped, and of forms that are not accepted however well they are signed.
 import { generateKeyPairSync } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
+import type { FailureCode } from '../../../verify/common/checks.ts';
 import { verifyRim } from '../../../verify/gpu/rim/rim.ts';
-import type { FailureCode } from '../../../verify/policy/checks.ts';
 import { C14N, DS, document, type Faults, hashOf, newSigner, resource, type Signer, signed } from './rim-maker.ts';
 
 const at = new Date('2025-09-01T00:00:00Z');

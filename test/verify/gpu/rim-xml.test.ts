@@ -1,7 +1,7 @@
 // The XML parser: what it reads as the standards say, and what it refuses.
 import { describe, expect, it } from 'vitest';
+import { CheckFailure } from '../../../verify/common/checks.ts';
 import { childElements, onlyText, parseXml } from '../../../verify/gpu/rim/xml.ts';
-import { CheckFailure } from '../../../verify/policy/checks.ts';
 
 const refused = (source: string | Uint8Array) => expect(() => parseXml(source)).toThrow(CheckFailure);
 

@@ -1,6 +1,6 @@
 // Token parsing: shapes, nonces, results, digests, and the input that nobody should send.
 import { describe, expect, it } from 'vitest';
-import { CheckFailure } from '../../../verify/policy/checks.ts';
+import { CheckFailure } from '../../../verify/common/checks.ts';
 import { checkTokenDigests, nvtrustDigestText } from '../../../verify/token/digests.ts';
 import { parseToken } from '../../../verify/token/token.ts';
 import { detached, device, digestOf, hs256, jwt, NONCE, nested, none, nvtrust } from './token-maker.ts';

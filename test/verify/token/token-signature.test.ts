@@ -1,7 +1,7 @@
 // Who signed a token: NVIDIA's service, Countersign, or anyone at all; and what passes for neither.
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
-import type { FailureCode } from '../../../verify/policy/checks.ts';
+import type { FailureCode } from '../../../verify/common/checks.ts';
 import { NRAS_KEYS_URL, type TokenSignatureOptions, verifyTokenSignature } from '../../../verify/token/signature.ts';
 import { parseToken } from '../../../verify/token/token.ts';
 import {

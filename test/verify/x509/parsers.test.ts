@@ -2,10 +2,10 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { fromHex } from '../../../verify/common/bytes.ts';
+import { CheckFailure } from '../../../verify/common/checks.ts';
 import { deviceRoots, fwidOf, rimRoots } from '../../../verify/gpu/nvidia.ts';
 import { parseOpaque } from '../../../verify/gpu/spdm/opaque.ts';
 import { parseReport, verifyReportSignature } from '../../../verify/gpu/spdm/report.ts';
-import { CheckFailure } from '../../../verify/policy/checks.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../../verify/x509/certificate.ts';
 import { ChainError, verifyChain } from '../../../verify/x509/chain.ts';
 import { DerError, oid, readOne, sequence } from '../../../verify/x509/der.ts';

@@ -1,8 +1,8 @@
 // Verifies a reference integrity manifest: parses it, checks its XML signature and its signer's chain, then reads its values.
 
 import { digest, toHex, utf8 } from '../../common/bytes.ts';
+import { CheckFailure } from '../../common/checks.ts';
 import { LruMap } from '../../common/lru.ts';
-import { CheckFailure } from '../../policy/checks.ts';
 import type { Certificate } from '../../x509/certificate.ts';
 import { ChainError, verifyChain } from '../../x509/chain.ts';
 import { attribute, childElements, type Element, isNamed, malformed, parseXml } from './xml.ts';

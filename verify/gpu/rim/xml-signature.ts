@@ -2,7 +2,7 @@
 // document, with fixed algorithms. What readSignature returns is not trusted; verifySignature verifies it.
 
 import { digest, EncodingError, equal, fromBase64, utf8 } from '../../common/bytes.ts';
-import { CheckFailure } from '../../policy/checks.ts';
+import { CheckFailure } from '../../common/checks.ts';
 import { type Certificate, parseCertificate } from '../../x509/certificate.ts';
 import { DerError } from '../../x509/der.ts';
 import { ecdsaVerifyRaw } from '../../x509/public-key.ts';

@@ -2,14 +2,14 @@
 // document types, entities of their own, processing instructions, CDATA sections.
 
 import { EncodingError, fromUtf8 } from '../../common/bytes.ts';
-import { CheckFailure } from '../../policy/checks.ts';
+import { CheckFailure } from '../../common/checks.ts';
 
 // The characters of XML 1.0: allowed ones, those of names, references and line ends.
 
 /** NCName (Namespaces in XML 1.0 §3), for names in the Basic Multilingual Plane: others would sort differently as UTF-16. */
 const NAME_START =
   'A-Za-z_\\u00C0-\\u00D6\\u00D8-\\u00F6\\u00F8-\\u02FF\\u0370-\\u037D\\u037F-\\u1FFF\\u200C\\u200D\\u2070-\\u218F\\u2C00-\\u2FEF\\u3001-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFFD';
-export const NCNAME = `[${NAME_START}][${NAME_START}0-9.\\u00B7\\u0300-\\u036F\\u203F\\u2040\\-]*`;
+const NCNAME = `[${NAME_START}][${NAME_START}0-9.\\u00B7\\u0300-\\u036F\\u203F\\u2040\\-]*`;
 
 /** Anything but Char (XML 1.0 §2.2). With the u flag, that includes a lone surrogate. */
 const NOT_CHAR = /[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u;
@@ -32,13 +32,13 @@ export function normalized(source: string): string {
 }
 
 /** Character data between tags. @throws {CheckFailure} */
-export function textValue(raw: string): string {
+function textValue(raw: string): string {
   if (raw.includes(']]>')) throw malformed(']]> in text');
   return resolved(raw);
 }
 
 /** XML 1.0 §3.3.3 for attributes without a DTD: space for each white space character that is not a reference. */
-export function attributeValue(raw: string): string {
+function attributeValue(raw: string): string {
   return resolved(raw.replace(/[\t\n]/g, ' '));
 }
 

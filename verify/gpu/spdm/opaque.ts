@@ -1,7 +1,7 @@
 // Reads the opaque data of NVIDIA's attestation reports, in both of its formats. It is signed with the report.
 
 import { concat, equal, toHex, utf8 } from '../../common/bytes.ts';
-import { CheckFailure } from '../../policy/checks.ts';
+import { CheckFailure } from '../../common/checks.ts';
 
 /** The known field types, by the names of NVIDIA's verifiers. Others are skipped. */
 export const FIELD = {
@@ -172,7 +172,7 @@ function vbiosVersion(fields: Fields): string | null {
   const value = fields.get(FIELD.vbiosVersion)?.value;
   if (value === undefined) return null;
   if (value.length === 8) {
-    const digits = concat(Uint8Array.from(value.subarray(0, 4)).reverse(), value.subarray(4, 5));
+    const digits = concat([Uint8Array.from(value.subarray(0, 4)).reverse(), value.subarray(4, 5)]);
     return Array.from(digits, (byte) => toHex(Uint8Array.of(byte)).toUpperCase()).join('.');
   }
   const version = text(fields, FIELD.vbiosVersion)?.toUpperCase() ?? '';

@@ -2,7 +2,7 @@
 // A parsed report is not trusted until verifyReportSignature has verified it under a leaf whose chain verifyChain has verified.
 
 import { toHex } from '../../common/bytes.ts';
-import { CheckFailure } from '../../policy/checks.ts';
+import { CheckFailure } from '../../common/checks.ts';
 import { ecdsaVerifyRaw, type PublicKey } from '../../x509/public-key.ts';
 import { type OpaqueData, parseOpaque } from './opaque.ts';
 

@@ -183,6 +183,25 @@ export const passed = <T>(detail: string, value: T): Passed<T> => ({ detail, val
 export const seen = (detail: string): Passed<true> => ({ detail, value: true });
 export const skipped = (skip: string): Skipped => ({ skip });
 
+/** A result, or in its place an error, for the check that reports it. */
+export interface Settled<T> {
+  readonly value: T | null;
+  /** Throws the error. */
+  readonly get: () => T;
+}
+
+export async function settle<T>(find: () => Promise<T>): Promise<Settled<T>> {
+  try {
+    const value = await find();
+    return { value, get: () => value };
+  } catch (error) {
+    const get = (): T => {
+      throw error;
+    };
+    return { value: null, get };
+  }
+}
+
 export class CheckList {
   readonly #checks: Check[] = [];
   /** Checks that failed or did not run because of a failure: by name, or by name and device. */

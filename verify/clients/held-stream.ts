@@ -1,0 +1,101 @@
+// A stream whose end is held until it is proven.
+import { isFinalResponse, type StreamForm } from '../../proto/events.ts';
+import { parseChunk } from '../../proto/fold.ts';
+import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
+import { attestationIn } from '../binding/input.ts';
+import { concat } from '../common/bytes.ts';
+import { UnprovenAnswerError } from './unproven-error.ts';
+
+/** Forwards the hashed events, written anew, and nothing else. The first that could end a client's reading, and all after it, are held. */
+export function heldUntilProven(
+  form: StreamForm,
+  prove: (stream: Uint8Array) => Promise<void>,
+  max_stream_bytes: number,
+) {
+  const reader = new NamedEventReader(max_stream_bytes);
+  /** Every event as it is forwarded. */
+  const kept: Uint8Array[] = [];
+  /** Number of the last events that wait for the proof. */
+  let held = 0;
+  let attested = false;
+  let bytes = 0;
+
+  function take(events: readonly NamedEvent[], controller: TransformStreamDefaultController<Uint8Array>): void {
+    for (const event of events) {
+      const look = lookAt(form, event);
+      attested ||= look.attested;
+      const written = writeNamedEvent(event);
+      kept.push(written);
+      if (held > 0 || !look.continues) held++;
+      else controller.enqueue(written);
+    }
+  }
+
+  return {
+    transform(chunk: Uint8Array, controller: TransformStreamDefaultController<Uint8Array>): void {
+      bytes += chunk.length;
+      if (bytes > max_stream_bytes) throw new UnprovenAnswerError('stream_too_large');
+      const events: NamedEvent[] = [];
+      try {
+        readable(() => reader.push(chunk, events));
+      } finally {
+        take(events, controller);
+      }
+    },
+    async flush(controller: TransformStreamDefaultController<Uint8Array>): Promise<void> {
+      const last = readable(() => reader.end());
+      if (last !== null) take([last], controller);
+      if (!attested) throw new UnprovenAnswerError('attestation_missing');
+      await prove(concat(kept));
+      for (const event of held > 0 ? kept.slice(-held) : []) controller.enqueue(event);
+    },
+  };
+}
+
+/** @throws {UnprovenAnswerError} */
+function readable<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    if (!(cause instanceof SseError)) throw cause;
+    throw new UnprovenAnswerError(cause.reason === 'malformed' ? 'stream_malformed' : 'stream_too_large', { cause });
+  }
+}
+
+interface Look {
+  /** A client goes on reading after the event. */
+  readonly continues: boolean;
+  readonly attested: boolean;
+}
+
+const HELD: Look = { continues: false, attested: false };
+
+/** @throws {UnprovenAnswerError} for an event that is neither JSON nor `[DONE]`, or has or lacks a name against its form. */
+function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
+  if (name === null && isDone(payload)) return HELD;
+  if ((name === null) !== (form === 'completion')) throw new UnprovenAnswerError('stream_malformed');
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
+    if (attestationIn(text) !== null) return { continues: false, attested: true };
+    const event = parseChunk(text);
+    // Some clients go by the name of an event, others by its type.
+    if (name !== null && event.type !== name) throw new TypeError('an event has another name than its type');
+    return { continues: goesOn(form, event), attested: false };
+  } catch (cause) {
+    throw new UnprovenAnswerError('stream_malformed', { cause });
+  }
+}
+
+/** Whether a client goes on reading after this event. */
+function goesOn(form: StreamForm, event: Readonly<Record<string, unknown>>): boolean {
+  const { choices, error = null, type, delta } = event;
+  if (error !== null || type === 'error') return false;
+  if (form === 'response') return !isFinalResponse(type) && type !== 'response.failed';
+  if (form === 'message') return type !== 'message_stop' && (type !== 'message_delta' || !stops(delta));
+  return Array.isArray(choices) ? !choices.some(finishes) : Object.keys(event).length === 0;
+}
+
+const stops = (delta: unknown): boolean => ((delta as { stop_reason?: unknown } | null)?.stop_reason ?? null) !== null;
+
+const finishes = (choice: { finish_reason?: unknown } | null): boolean =>
+  (choice?.finish_reason ?? null) !== null && choice?.finish_reason !== '';
