@@ -7,13 +7,13 @@ import { type Attester, AttesterError, type Collected } from '../../../sidecar/c
 import type { Unavailable } from '../../../sidecar/signing/circuit-breaker.ts';
 import { createScheduler, type Scheduler } from '../../../sidecar/signing/scheduler.ts';
 import { parseToken } from '../../../verify/token/token.ts';
+import { never } from '../../support/attest.ts';
 import { startBackend } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually, startGateway, startSidecar, temporaryFolder } from '../../support/harness.ts';
 
 const nonce = (n: number) => n.toString(16).padStart(64, '0') as Nonce;
 const ANSWER: Collected = { token: 't', evidence: [] };
-const never = new AbortController().signal;
 let scheduler: Scheduler | null = null;
 
 afterEach(() => scheduler?.close());
