@@ -1,7 +1,7 @@
 // The decoders of the clients for Python, each in a process that reads a list of answers a line: openai, httpx-sse.
 import { fileURLToPath } from 'node:url';
-import { pinned } from '../clients/venv.ts';
 import { LineProcess } from '../support/line-process.ts';
+import { pinned } from '../support/venv.ts';
 import { type Answer, canonical, type Decoder, type Reading } from './reading.ts';
 
 const SCRIPT = fileURLToPath(new URL('decode.py', import.meta.url));

@@ -5,9 +5,9 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeVenv } from '../clients/venv.ts';
 import { installPackage } from '../package/installed.ts';
 import { freePort } from '../support/harness.ts';
+import { makeVenv } from '../support/venv.ts';
 import { type Block, blocks, ROOT, read } from './markdown.ts';
 
 const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md'];

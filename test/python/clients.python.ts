@@ -2,8 +2,8 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Service, startService } from '../clients/service.ts';
-import { makeVenv, pinned } from '../clients/venv.ts';
 import { usePython } from '../support/line-process.ts';
+import { makeVenv, pinned } from '../support/venv.ts';
 
 const REQUIREMENTS = fileURLToPath(new URL('clients-requirements.txt', import.meta.url));
 const PYTHONPATH = fileURLToPath(new URL('../../python/src', import.meta.url));

@@ -8,8 +8,8 @@ import { createCollateral } from '../../verify/gpu/collateral.ts';
 import type { Check, FailureCode } from '../../verify/policy/checks.ts';
 import type { Expected, VerifyOptions } from '../../verify/policy/options.ts';
 import { appraiseSession } from '../../verify/session.ts';
-import { makeVenv } from '../clients/venv.ts';
 import type { LineProcess } from '../support/line-process.ts';
+import { makeVenv } from '../support/venv.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 /** Its folder in the checkout. */

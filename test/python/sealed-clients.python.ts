@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { makeVenv, pinned } from '../clients/venv.ts';
 import { chatAnswer, chatStream } from '../support/backend.ts';
 import { eventually, type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
 import { usePython } from '../support/line-process.ts';
+import { makeVenv, pinned } from '../support/venv.ts';
 import { PACKAGE } from './package.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));

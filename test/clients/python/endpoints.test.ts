@@ -3,11 +3,11 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { appraiseAttestation } from '../../verify/index.ts';
-import { type Service, startService, temporaryFolder } from '../support/harness.ts';
-import { usePython } from '../support/line-process.ts';
-import { FORM_ANSWER, FORM_CALL, formScripts, vectorOf } from './form-scripts.ts';
-import { makeVenv, pinned } from './venv.ts';
+import { appraiseAttestation } from '../../../verify/index.ts';
+import { type Service, startService, temporaryFolder } from '../../support/harness.ts';
+import { usePython } from '../../support/line-process.ts';
+import { makeVenv, pinned } from '../../support/venv.ts';
+import { FORM_ANSWER, FORM_CALL, formScripts, vectorOf } from '../form-scripts.ts';
 
 const REQUIREMENTS = fileURLToPath(new URL('requirements-endpoints.txt', import.meta.url));
 const DRIVER = fileURLToPath(new URL('endpoints_client.py', import.meta.url));

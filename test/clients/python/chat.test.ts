@@ -1,11 +1,11 @@
 // openai and langchain-openai (PyPI), each in a Python process of its own that asks one question a line.
 import { fileURLToPath } from 'node:url';
 import { describe } from 'vitest';
-import { usePython } from '../support/line-process.ts';
-import type { Client, Outcome } from './driver.ts';
-import { serviceOf } from './service.ts';
-import { suite } from './suite.ts';
-import { makeVenv, pinned } from './venv.ts';
+import { usePython } from '../../support/line-process.ts';
+import { makeVenv, pinned } from '../../support/venv.ts';
+import type { Client, Outcome } from '../driver.ts';
+import { serviceOf } from '../service.ts';
+import { suite } from '../suite.ts';
 
 const python = makeVenv();
 const skipped = python === null ? ' SKIPPED: PyPI cannot be reached' : '';
