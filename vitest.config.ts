@@ -24,11 +24,9 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   /** The page in Chromium, on a gateway of its own. */
   page: { include: ['test/page/**/*.page.ts'], globalSetup: 'test/browser/setup.ts', test_s: 60, hook_s: 60 },
-  /** The clients of npm once more, in their newest versions: some install on newer versions of Node only. */
+  /** The clients of npm once more, in their newest versions: some install on newer versions of Node only. Those of Python are a folder below. */
   clients: {
-    include: ['adapters', 'ai-sdk', 'embeddings', 'langchain', 'openai', 'refusals', 'responses'].map(
-      (name) => `test/clients/${name}.test.ts`,
-    ),
+    include: ['test/clients/*.test.ts'],
     globalSetup: 'test/clients/newest.ts',
     plugins: [newestClients()],
     env: { NEWEST_CLIENTS },

@@ -13,6 +13,7 @@ import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makeIntel, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import { appraiseCpu } from '../../verify/cpu/index.ts';
+import { never } from '../support/attest.ts';
 import { debianProgram, MissingPart } from '../support/debian.ts';
 import { freePort, temporaryFolder } from '../support/harness.ts';
 
@@ -32,7 +33,6 @@ function missing(): string | null {
 const lacks = missing();
 if (lacks !== null) console.warn(`SKIPPED: Azure's collector over a software TPM: this machine lacks ${lacks}`);
 
-const never = new AbortController().signal;
 const AT = new Date('2026-06-01T00:00:00Z');
 const D = Buffer.alloc(32, 0xd7);
 const REPORT_DATA = Buffer.concat([D, Buffer.alloc(32)]);

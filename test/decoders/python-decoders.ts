@@ -1,39 +1,24 @@
 // The decoders of the clients for Python, each in a process that reads a list of answers a line: openai, httpx-sse.
-import { spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { pinned } from '../clients/venv.ts';
+import { LineProcess } from '../support/line-process.ts';
+import { pinned } from '../support/venv.ts';
 import { type Answer, canonical, type Decoder, type Reading } from './reading.ts';
 
 const SCRIPT = fileURLToPath(new URL('decode.py', import.meta.url));
 
 async function decoder(python: string, client: string, gives: Decoder['gives']): Promise<Decoder> {
-  const child = spawn(python, [SCRIPT, client], {
-    env: { PATH: process.env.PATH, PYTHONDONTWRITEBYTECODE: '1', PYTHONIOENCODING: 'utf-8' },
-  });
-  let errors = '';
-  child.stderr.on('data', (data) => {
-    errors += data;
-  });
-  child.stdin.on('error', () => {}); // what ended it is told by its last line
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const hear = async (): Promise<unknown> => {
-    const line = await lines.next();
-    if (line.done === true) throw new Error(`${SCRIPT} ${client} ended:\n${errors}`);
-    return JSON.parse(line.value);
-  };
-  await hear(); // "ready"
+  const program = new LineProcess(python, [SCRIPT, client], { PYTHONIOENCODING: 'utf-8' });
+  await program.ready();
   return {
     name: pinned(client),
     gives,
     async read(answers) {
-      child.stdin.write(`${JSON.stringify(answers.map(asJson))}\n`);
-      const readings = (await hear()) as { read: unknown[]; threw: string | null }[];
+      const readings = await program.ask<{ read: unknown[]; threw: string | null }[]>(answers.map(asJson));
       return readings.map(
         ({ read, threw }): Reading => ({ read: gives === 'texts' ? (read as string[]) : read.map(canonical), threw }),
       );
     },
-    close: async () => void child.kill(),
+    close: async () => program.end(),
   };
 }
 

@@ -1,6 +1,6 @@
 // What openai and httpx-sse (PyPI) read of streams, on each way to them. `npm run fuzz` gives them 20,000.
 import { afterAll, beforeAll, describe } from 'vitest';
-import { makeVenv } from '../clients/venv.ts';
+import { makeVenv } from '../support/venv.ts';
 import { type GatewayWay, gatewayWay } from './gateway-way.ts';
 import { pythonDecoders } from './python-decoders.ts';
 import type { Decoder } from './reading.ts';

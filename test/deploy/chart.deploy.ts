@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -6,7 +5,7 @@ import { loadConfig as loadGateway } from '../../gateway/config.ts';
 import { loadConfig as loadSidecar } from '../../sidecar/config.ts';
 import { type Built, build, CHART, containersOf, type Manifest, render } from './manifests.ts';
 import { inNamespace, type Peer, reaches } from './network.ts';
-import { KUBERNETES, schemas, tool } from './tools.ts';
+import { type Conforms, KUBERNETES, kubeconform, tool } from './tools.ts';
 
 /** The chart's values, and the overlay that they are the same as. */
 const PAIRS = [
@@ -16,21 +15,16 @@ const PAIRS = [
 ] as const;
 
 let helm: string;
-let conforms: (text: string) => { status: number | null; output: string };
+let conforms: Conforms;
 const charts = new Map<string | null, Built>();
 const overlays = new Map<string, Built>();
 const chart = (values: string | null) => charts.get(values) as Built;
 const overlay = (name: string) => overlays.get(name) as Built;
 
 beforeAll(async () => {
-  const [kustomize, kubeconform, folder] = [await tool('kustomize'), await tool('kubeconform'), await schemas()];
+  const kustomize = await tool('kustomize');
+  conforms = await kubeconform();
   helm = await tool('helm');
-  const location = `${folder}/{{ .ResourceKind }}{{ .KindSuffix }}.json`;
-  const args = ['-strict', '-summary', '-schema-location', location, '-kubernetes-version', KUBERNETES];
-  conforms = (input) => {
-    const { status, stdout, stderr } = spawnSync(kubeconform, args, { input, encoding: 'utf8' });
-    return { status, output: stdout + stderr };
-  };
   for (const [, values, name] of PAIRS) {
     charts.set(values, render(helm, values));
     overlays.set(name, build(kustomize, `overlays/${name}`));

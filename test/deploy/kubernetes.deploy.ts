@@ -1,27 +1,21 @@
-import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig as loadGateway } from '../../gateway/config.ts';
 import { loadConfig as loadSidecar } from '../../sidecar/config.ts';
 import { type Built, build, containersOf, type Manifest, OVERLAYS } from './manifests.ts';
 import { inNamespace, type Peer, reaches } from './network.ts';
-import { KUBERNETES, schemas, tool } from './tools.ts';
+import { type Conforms, KUBERNETES, kubeconform, tool } from './tools.ts';
 
 const DRAIN_SECONDS = 25;
 /** They run as root, before the gateway, and end. */
 const STEPS = ['tsm', 'ready'];
-let conforms: (text: string) => { status: number | null; output: string };
+let conforms: Conforms;
 const built = new Map<string, Built>();
 const of = (path: string) => built.get(path) as Built;
 
 beforeAll(async () => {
-  const [kustomize, kubeconform, folder] = [await tool('kustomize'), await tool('kubeconform'), await schemas()];
-  const location = `${folder}/{{ .ResourceKind }}{{ .KindSuffix }}.json`;
-  const args = ['-strict', '-summary', '-schema-location', location, '-kubernetes-version', KUBERNETES];
-  conforms = (input) => {
-    const { status, stdout, stderr } = spawnSync(kubeconform, args, { input, encoding: 'utf8' });
-    return { status, output: stdout + stderr };
-  };
+  const kustomize = await tool('kustomize');
+  conforms = await kubeconform();
   for (const path of ['base', ...OVERLAYS.map((name) => `overlays/${name}`)]) built.set(path, build(kustomize, path));
 }, 1_800_000);
 

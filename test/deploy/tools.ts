@@ -1,6 +1,6 @@
 // kustomize, helm and kubeconform, and the API descriptions of Kubernetes and of what its manifests use beside it: Go modules at pinned
 // versions, kept in .cache/deploy.
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -50,8 +50,21 @@ export async function definitionOf(kind: keyof typeof CUSTOM): Promise<string> {
   return readFileSync(join(await moduleFolder(module), file), 'utf8');
 }
 
+export type Conforms = (manifests: string) => { readonly status: number | null; readonly output: string };
+
+/** @returns what holds manifests against the schemas of every kind that they may be of. */
+export async function kubeconform(): Promise<Conforms> {
+  const [program, folder] = [await tool('kubeconform'), await schemas()];
+  const location = `${folder}/{{ .ResourceKind }}{{ .KindSuffix }}.json`;
+  const args = ['-strict', '-summary', '-schema-location', location, '-kubernetes-version', KUBERNETES];
+  return (input) => {
+    const { status, stdout, stderr } = spawnSync(program, args, { input, encoding: 'utf8' });
+    return { status, output: stdout + stderr };
+  };
+}
+
 /** @returns a folder with a strict schema a kind, as kubeconform looks for them. */
-export async function schemas(): Promise<string> {
+async function schemas(): Promise<string> {
   const folder = join(CACHE, `schemas-${KUBERNETES}`);
   const complete = join(folder, 'complete');
   const wanted = JSON.stringify(CUSTOM);

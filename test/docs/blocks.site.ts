@@ -2,12 +2,12 @@
 // are published, before the demo service. Beside it, what cannot be run here, by name.
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeVenv } from '../clients/venv.ts';
 import { installPackage } from '../package/installed.ts';
+import { freePort } from '../support/harness.ts';
+import { makeVenv } from '../support/venv.ts';
 import { type Block, blocks, ROOT, read } from './markdown.ts';
 
 const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md'];
@@ -231,12 +231,3 @@ describe('what is not run', () => {
     expect(absent('ready in 1.4 s\nVALID', ['ready in … s', 'VALID (level: none)'])).toEqual(['VALID (level: none)']);
   });
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
-}

@@ -6,7 +6,7 @@ import { closeSync, mkdirSync, openSync, readFileSync, readSync, writeFileSync }
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { debianProgram, MissingPart } from '../support/debian.ts';
-import { eventually } from '../support/harness.ts';
+import { eventually, freePort } from '../support/harness.ts';
 
 /** The path of nginx; null where it cannot be had, which is said. */
 export function nginxProgram(): string | null {
@@ -168,15 +168,6 @@ function memoryOf(pid: number): Buffer {
     closeSync(fd);
   }
   return Buffer.concat(parts);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 function reachable(port: number): Promise<boolean> {

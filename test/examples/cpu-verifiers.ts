@@ -1,10 +1,8 @@
 // The two verifiers of a processor's evidence: ours, and cpu_verify.py in a process of its own that is asked one question a line.
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect } from 'vitest';
 import { appraiseCpu, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
 import type { Check } from '../../verify/index.ts';
+import { usePython } from '../support/line-process.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { python } from './python.ts';
 
@@ -23,32 +21,14 @@ interface Heard {
   readonly unusable?: string;
 }
 
-let child: ChildProcessWithoutNullStreams;
-let lines: AsyncIterator<string>;
+let driver: ReturnType<typeof usePython>;
 
 /** cpu_verify.py runs while the tests of this file do. */
 export function runPython(): void {
-  beforeAll(async () => {
-    child = spawn(python ?? '', [DRIVER, ...(vectorsPresent ? ROOTS : [])], {
-      env: { PATH: process.env.PATH, PYTHONDONTWRITEBYTECODE: '1' },
-    });
-    lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    child.stderr.pipe(process.stderr);
-    expect(await hear()).toBe('ready');
-  }, 60_000);
-  afterAll(() => void child?.kill());
-}
-
-async function hear(): Promise<string> {
-  const line = await lines.next();
-  if (line.done) throw new Error('cpu_verify.py ended');
-  return line.value;
+  driver = usePython(python, [DRIVER, ...(vectorsPresent ? ROOTS : [])]);
 }
 /** What cpu_verify.py says of it. */
-export async function ask(question: object): Promise<Heard> {
-  child.stdin.write(`${JSON.stringify(question)}\n`);
-  return JSON.parse(await hear());
-}
+export const ask = (question: object): Promise<Heard> => driver.ask(question);
 
 export const verdicts = (checks: readonly Check[]): Verdict[] =>
   checks.map(({ name, status, code }) => [name, status, code ?? null]);

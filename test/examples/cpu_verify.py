@@ -1555,7 +1555,7 @@ def answer(question, roots):
 
 def main():
     roots = load_roots(sys.argv[1:])
-    print("ready", flush=True)
+    print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         try:
             verdict = answer(json.loads(line), roots)

@@ -1,13 +1,13 @@
 // examples/python/verify.py beside our own verifier: the same verdicts, by the same check, on our vectors and on genuine evidence.
-import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
 import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vector.ts';
 import { appraiseAttestation, appraiseEvidence, type Check, type CheckName } from '../../verify/index.ts';
+import { usePython } from '../support/line-process.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { evidenceOf, h100, type NvidiaEvidence, text } from '../verify/gpu/genuine.ts';
 import { AT, attest, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from '../verify/maker.ts';
@@ -28,18 +28,6 @@ const VECTORS = fileURLToPath(new URL('../../vectors/', import.meta.url));
 const VERIFY = fileURLToPath(new URL('../../examples/python/verify.py', import.meta.url));
 const NEITHER = { without: { referenceValues: true, revocation: true } };
 
-let child: ChildProcessWithoutNullStreams;
-let lines: AsyncIterator<string>;
-async function ask(question: object): Promise<unknown> {
-  child.stdin.write(`${JSON.stringify({ root: null, ...question })}\n`);
-  return hear();
-}
-async function hear(): Promise<unknown> {
-  const line = await lines.next();
-  if (line.done) throw new Error('verify.py ended');
-  return line.value === 'ready' ? line.value : JSON.parse(line.value);
-}
-
 /** The first of our failed checks that verify.py makes too. */
 function failed(checks: readonly Check[]): CheckName | null {
   const names = checks.filter(({ status }) => status === 'fail').map(({ name }) => name);
@@ -47,15 +35,8 @@ function failed(checks: readonly Check[]): CheckName | null {
 }
 
 describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
-  beforeAll(async () => {
-    child = spawn(python ?? '', [fileURLToPath(new URL('verify_driver.py', import.meta.url))], {
-      env: { PATH: process.env.PATH, PYTHONDONTWRITEBYTECODE: '1' },
-    });
-    lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    child.stderr.pipe(process.stderr);
-    expect(await hear()).toBe('ready');
-  }, 60_000);
-  afterAll(() => void child?.kill());
+  const driver = usePython(python, [fileURLToPath(new URL('verify_driver.py', import.meta.url))]);
+  const ask = (question: object) => driver.ask<CheckName | null>({ root: null, ...question });
 
   describe('vectors of our own', () => {
     const files = readdirSync(join(VECTORS, 'cases')).map((file) => file.replace('.json', ''));

@@ -1,6 +1,6 @@
 // The Python of the examples: a virtual environment of their pinned requirements, or null where PyPI cannot be reached.
 import { fileURLToPath } from 'node:url';
-import { makeVenv } from '../clients/venv.ts';
+import { makeVenv } from '../support/venv.ts';
 
 const requirements = fileURLToPath(new URL('../../examples/python/requirements.txt', import.meta.url));
 

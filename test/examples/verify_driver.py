@@ -27,7 +27,7 @@ def ask(question):
         verify.check_device(*parts, one["nonce"], roots, at)
 
 
-print("ready", flush=True)
+print(json.dumps("ready"), flush=True)
 for line in sys.stdin:
     failed = None
     try:

@@ -6,10 +6,10 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileS
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { makeVenv } from '../clients/venv.ts';
 import { KUBERNETES } from '../deploy/tools.ts';
 import { serverProgram } from '../store/server.ts';
 import { debianProgram, MissingPart, which } from '../support/debian.ts';
+import { makeVenv } from '../support/venv.ts';
 
 const run = promisify(execFile);
 const CACHE = fileURLToPath(new URL('../../.cache/fleet', import.meta.url));

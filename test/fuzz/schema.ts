@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { makeVenv } from '../clients/venv.ts';
 import { answer } from '../support/backend.ts';
 import { startService } from '../support/harness.ts';
+import { makeVenv } from '../support/venv.ts';
 import { blameless } from './blameless.ts';
 import { openapi } from './openapi.ts';
 

@@ -7,9 +7,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeVenv } from '../clients/venv.ts';
 import { type Service, startService } from '../examples/service.ts';
 import { installPackages } from '../support/npm-packages.ts';
+import { makeVenv } from '../support/venv.ts';
 import { installPackage, run } from './installed.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));

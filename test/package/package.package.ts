@@ -1,6 +1,5 @@
 // @countersign/verify from an empty folder: what it consists of, how it is typed, and that every runtime gives every vector its verdict.
 import { readdirSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -9,7 +8,7 @@ import { MAX_GZIPPED_BYTES, MAX_SEALED_GZIPPED_BYTES, SEALING, weigh } from '../
 import { inputOf, type Vector, type VectorOptions } from '../../scripts/vectors/vector.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { ask, CHAT } from '../support/client.ts';
-import { eventually, type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
+import { eventually, type Folder, freePort, type Service, startService, temporaryFolder } from '../support/harness.ts';
 import { startCommand } from '../support/process.ts';
 import { currentKeys } from '../support/sealed-client.ts';
 import { vector, vectorsPresent } from '../support/vectors.ts';
@@ -366,14 +365,6 @@ const verifier :Workerd.Worker = (modules = [(name = "bundled.js", esModule = em
     expect(text).toContain('\\-\\-require\\-level');
   });
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 /** As soon as there is one. */
 async function answerOf(url: string): Promise<string> {

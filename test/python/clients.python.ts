@@ -1,13 +1,12 @@
 // openai, langchain-openai and anthropic (PyPI) through the Python package's verifying clients, over the service and a network that may tamper.
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Service, startService } from '../clients/service.ts';
-import { makeVenv, pinned } from '../clients/venv.ts';
+import { usePython } from '../support/line-process.ts';
+import { makeVenv, pinned } from '../support/venv.ts';
 
 const REQUIREMENTS = fileURLToPath(new URL('clients-requirements.txt', import.meta.url));
-const SOURCE = fileURLToPath(new URL('../../python/src', import.meta.url));
+const PYTHONPATH = fileURLToPath(new URL('../../python/src', import.meta.url));
 const DRIVER = fileURLToPath(new URL('verifying_clients.py', import.meta.url));
 
 const python = makeVenv(REQUIREMENTS, 'verifying-clients-venv');
@@ -27,33 +26,11 @@ interface Outcome {
 }
 
 let service: Service;
-let child: ChildProcessWithoutNullStreams;
-let lines: AsyncIterator<string>;
-let errors = '';
-
-async function hear(): Promise<unknown> {
-  const line = await lines.next();
-  if (line.done) throw new Error(`the clients ended:\n${errors}`);
-  return JSON.parse(line.value);
-}
-
+const clients = usePython(python, [DRIVER], { PYTHONPATH, LANGSMITH_TRACING: 'false' });
 beforeAll(async () => {
-  if (python === null) return;
   service = await startService();
-  child = spawn(python, [DRIVER], {
-    env: { PATH: process.env.PATH, PYTHONPATH: SOURCE, LANGSMITH_TRACING: 'false', PYTHONDONTWRITEBYTECODE: '1' },
-  });
-  child.stderr.on('data', (data) => {
-    errors += data;
-  });
-  lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  await hear(); // "ready"
 });
-afterAll(async () => {
-  if (python === null) return;
-  child.kill();
-  await service.close();
-});
+afterAll(() => service?.close());
 
 let before = 0;
 beforeEach(() => {
@@ -64,8 +41,7 @@ const backendCalls = () => service.seen.length - before;
 
 async function ask(client: string, network: string, stream: boolean, model = 'hello'): Promise<Outcome> {
   const { url, key, simulatedRoot: root } = service;
-  child.stdin.write(`${JSON.stringify({ url, key, root, client, network, stream, model })}\n`);
-  return (await hear()) as Outcome;
+  return clients.ask({ url, key, root, client, network, stream, model });
 }
 
 const CLIENTS = [

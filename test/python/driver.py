@@ -126,7 +126,7 @@ def answer(question: Given) -> Given:
 
 
 def main() -> None:
-    print("ready", flush=True)
+    print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 

@@ -1,6 +1,4 @@
 // The Python package in a process of its own, and questions that it and verify/ are both asked.
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { appraiseAttestation } from '../../verify/attestation.ts';
 import type { Check, FailureCode } from '../../verify/common/checks.ts';
@@ -10,7 +8,8 @@ import { appraiseEvidence } from '../../verify/evidence.ts';
 import { createCollateral } from '../../verify/gpu/collateral.ts';
 import type { Expected, VerifyOptions } from '../../verify/policy/options.ts';
 import { appraiseSession } from '../../verify/session.ts';
-import { makeVenv } from '../clients/venv.ts';
+import type { LineProcess } from '../support/line-process.ts';
+import { makeVenv } from '../support/venv.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 /** Its folder in the checkout. */
@@ -168,44 +167,24 @@ export async function ours(question: Question): Promise<Said> {
 /** How many questions are on their way at once. */
 const AHEAD = 32;
 
-export class Driver {
-  readonly #child: ChildProcessWithoutNullStreams;
-  readonly #lines: AsyncIterator<string>;
-
-  constructor(interpreter: string) {
-    this.#child = spawn(interpreter, [path('driver.py')], {
-      env: { PATH: process.env.PATH, PYTHONPATH: `${PACKAGE}src`, PYTHONDONTWRITEBYTECODE: '1' },
-    });
-    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
-    this.#child.stderr.pipe(process.stderr);
+/** What both verifiers say of each question, in order. `driver` runs driver.py. */
+export async function* both(
+  driver: Pick<LineProcess, 'ask'>,
+  questions: readonly Question[],
+): AsyncGenerator<{ question: Question; ours: Said; python: Said }> {
+  for (let from = 0; from < questions.length; from += AHEAD) {
+    const some = questions.slice(from, from + AHEAD);
+    yield* await Promise.all(
+      some.map(async (question) => {
+        const [{ report, error, why }, mine] = await Promise.all([driver.ask<PythonAnswer>(question), ours(question)]);
+        return { question, ours: mine, python: report === undefined ? { error, why } : said(report) };
+      }),
+    );
   }
+}
 
-  async ready(): Promise<void> {
-    const line = await this.#line();
-    if (line !== 'ready') throw new Error(`driver.py began with ${line}`);
-  }
-
-  async #line(): Promise<string> {
-    const { done, value } = await this.#lines.next();
-    if (done) throw new Error('driver.py ended');
-    return value;
-  }
-
-  /** What both verifiers say of each question, in order. */
-  async *both(questions: readonly Question[]): AsyncGenerator<{ question: Question; ours: Said; python: Said }> {
-    for (let from = 0; from < questions.length; from += AHEAD) {
-      const some = questions.slice(from, from + AHEAD);
-      for (const question of some) this.#child.stdin.write(`${JSON.stringify(question)}\n`);
-      for (const question of some)
-        yield { question, ours: await ours(question), python: this.#read(JSON.parse(await this.#line())) };
-    }
-  }
-
-  #read({ report, error, why }: { report?: Reported; error?: string; why?: string }): Said {
-    return report === undefined ? { error, why } : said(report);
-  }
-
-  end(): void {
-    this.#child.kill();
-  }
+interface PythonAnswer {
+  readonly report?: Reported;
+  readonly error?: string;
+  readonly why?: string;
 }

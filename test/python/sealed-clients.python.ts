@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { makeVenv, pinned } from '../clients/venv.ts';
 import { chatAnswer, chatStream } from '../support/backend.ts';
 import { eventually, type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
-import { LineProcess } from '../support/line-process.ts';
+import { usePython } from '../support/line-process.ts';
+import { makeVenv, pinned } from '../support/venv.ts';
 import { PACKAGE } from './package.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
@@ -52,10 +52,10 @@ describe.skipIf(python === null).each([
   ['async', false],
   ['async', true],
 ] as const)(`openai through a sealed client, %s, stream %s${skipped}`, (kind, stream) => {
+  const clients = usePython(python, [path('sealed_clients.py')], { PYTHONPATH: `${PACKAGE}src` });
   let folder: Folder;
   let service: Service;
   let root: string;
-  let clients: LineProcess;
 
   beforeAll(async () => {
     folder = temporaryFolder();
@@ -65,10 +65,6 @@ describe.skipIf(python === null).each([
     const env = { API_KEYS_FILE: keys, SEALED: 'required' };
     service = await startService(env, { cpu: { collector, required: true } });
     root = (service.sidecar.attester.simulated?.root ?? '') + (collector.simulated?.root ?? '');
-    clients = new LineProcess(python ?? '', [path('sealed_clients.py')], {
-      PYTHONPATH: `${PACKAGE}src`,
-      PYTHONDONTWRITEBYTECODE: '1',
-    });
     await eventually(async () => {
       const headers = { authorization: `Bearer ${EDGE_KEY}` };
       const response = await fetch(`${service.gateway.url}/v1/attestation/session`, { headers });
@@ -77,7 +73,6 @@ describe.skipIf(python === null).each([
     });
   });
   afterAll(async () => {
-    clients?.end();
     await service?.close();
     folder?.remove();
   });

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import * as fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { encryptWith } from '../../gateway/sealing/sealed-response.ts';
 import { joined } from '../../sealed/byte-source.ts';
 import {
@@ -26,7 +26,7 @@ import {
 } from '../../sealed/index.ts';
 import { AEAD, KEM, SUITES } from '../../sealed/oblivious-http/suites.ts';
 import { all, codeOf, hex, inChunks } from '../sealed/chunks.ts';
-import { LineProcess } from '../support/line-process.ts';
+import { usePython } from '../support/line-process.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';
 
 const RUNS = Number(process.env.COUNTERSIGN_CHANGES ?? 300);
@@ -58,12 +58,7 @@ const fields = fc.array(
 const contents = fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLength: 5 });
 
 describe.skipIf(python === null)(`sealed messages of the Python package beside sealed/${SKIPPED}`, () => {
-  let driver: LineProcess;
-  beforeAll(() => {
-    const env = { PYTHONPATH: `${PACKAGE}src:${PACKAGE}tests`, PYTHONDONTWRITEBYTECODE: '1' };
-    driver = new LineProcess(python ?? '', [DRIVER], env);
-  });
-  afterAll(() => driver?.end());
+  const driver = usePython(python, [DRIVER], { PYTHONPATH: `${PACKAGE}src:${PACKAGE}tests` });
   const ask = (call: string, given: object) => driver.ask<Outcome>({ call, ...given });
 
   async function respond(keys: readonly OpeningKey[], request: Uint8Array, parts: readonly Uint8Array[]) {

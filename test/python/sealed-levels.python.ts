@@ -26,7 +26,7 @@ import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { listOf, MEASURED, ownOf } from '../examples/cpu-guests.ts';
 import { all } from '../sealed/chunks.ts';
 import { LAUNCH_SHA256 } from '../support/launch-file.ts';
-import { LineProcess } from '../support/line-process.ts';
+import { usePython } from '../support/line-process.ts';
 import { AT, simulatedRoot } from '../verify/maker.ts';
 import { amd, makeSession, processorRoots } from '../verify/session-maker.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';
@@ -43,7 +43,7 @@ interface Outcome {
 }
 
 describe.skipIf(python === null)(`sessions that the Python package seals to${SKIPPED}`, () => {
-  let client: LineProcess;
+  const client = usePython(python, [DRIVER], { PYTHONPATH: `${PACKAGE}src` });
   let url: string;
   /** Members of the statement in place of the right ones. */
   let statement: Record<string, unknown> = {};
@@ -83,12 +83,8 @@ describe.skipIf(python === null)(`sessions that the Python package seals to${SKI
     );
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    client = new LineProcess(python ?? '', [DRIVER], { PYTHONPATH: `${PACKAGE}src`, PYTHONDONTWRITEBYTECODE: '1' });
   });
-  afterAll(() => {
-    client?.end();
-    server.close();
-  });
+  afterAll(() => server.close());
   beforeEach(() => {
     statement = {};
     opened = [];

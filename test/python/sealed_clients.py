@@ -173,6 +173,7 @@ async def ask_async(question, outcome):
 
 
 def main():
+    print(json.dumps("ready"), flush=True)
     edges = {}
     for line in sys.stdin:
         question = json.loads(line)

@@ -79,6 +79,7 @@ class Driver:
 
 
 def main() -> None:
+    print(json.dumps("ready"), flush=True)
     driver = Driver()
     for line in sys.stdin:
         call = json.loads(line)

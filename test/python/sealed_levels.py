@@ -13,6 +13,7 @@ from countersign.sealed import SealedTransport
 
 
 def main() -> None:
+    print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         question = json.loads(line)
         roots, reference = question["roots"], question["reference"]

@@ -1,29 +1,27 @@
 // The Python package and verify/ are asked the same, and say the same: valid, incomplete, level, claims, what is proven, and of each check its status and code.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { usePython } from '../support/line-process.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { mutated } from './mutate.ts';
-import { Driver, python, type Question, type Said, SKIPPED } from './package.ts';
+import { both, PACKAGE, python, type Question, type Said, SKIPPED } from './package.ts';
 import { bytewise, gpus, processors, vectors } from './questions.ts';
 import { sessions, signedChanges } from './sessions.ts';
 
 /** How many changed questions of each kind are asked, and from which seed they are made. */
 const CHANGES = Number(process.env.COUNTERSIGN_CHANGES ?? 300);
 const SEED = Number(process.env.COUNTERSIGN_SEED ?? 1);
+const DRIVER = fileURLToPath(new URL('driver.py', import.meta.url));
 const TIMEOUT_MS = 120_000 + 200 * CHANGES;
 
 describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, () => {
-  let driver: Driver;
-  beforeAll(async () => {
-    driver = new Driver(python ?? '');
-    await driver.ready();
-  });
-  afterAll(() => driver?.end());
+  const driver = usePython(python, [DRIVER], { PYTHONPATH: `${PACKAGE}src` });
 
   /** Asks both. @returns the first check that failed, or `valid`, of each. */
   async function agree(questions: readonly Question[]): Promise<string[]> {
     const differences: unknown[] = [];
     const verdicts: string[] = [];
-    for await (const { question, ours, python: theirs } of driver.both(questions)) {
+    for await (const { question, ours, python: theirs } of both(driver, questions)) {
       verdicts.push(verdict(ours));
       if (!isSame(ours, theirs)) differences.push({ question: question.name, ...difference(ours, theirs) });
     }

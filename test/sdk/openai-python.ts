@@ -3,7 +3,7 @@ import { type SpawnSyncReturns, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { makeVenv } from '../clients/venv.ts';
+import { makeVenv } from '../support/venv.ts';
 import type { Route } from './backend.ts';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));

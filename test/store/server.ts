@@ -1,9 +1,8 @@
 // A Valkey or Redis server of the test's own: on a free port of this machine, with a password, keeping nothing on disk.
 import { type ChildProcess, spawn } from 'node:child_process';
-import type { AddressInfo } from 'node:net';
-import { connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { debianProgram, MissingPart, which } from '../support/debian.ts';
-import { eventually, temporaryFolder } from '../support/harness.ts';
+import { eventually, freePort, temporaryFolder } from '../support/harness.ts';
 
 export const PASSWORD = 'of-the-test';
 
@@ -90,12 +89,4 @@ export async function startStoreServer(program: string): Promise<StoreServer> {
       folder.remove();
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
-  const { port } = probe.address() as AddressInfo;
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
 }

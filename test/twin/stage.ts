@@ -10,7 +10,8 @@ import {
   startSidecar,
   temporaryFolder,
 } from '../support/harness.ts';
-import { startTwin, type Twin, type TwinOptions } from './twin.ts';
+import type { MachineOptions } from './machine.ts';
+import { startTwin, type Twin } from './twin.ts';
 
 export interface Stage {
   readonly twin: Twin;
@@ -31,7 +32,7 @@ export async function startNvtrust(twin: Twin, options: Partial<NvtrustOptions> 
   return { ...attester, simulated: { root: twin.roots.device } };
 }
 
-export async function startStage(device_count = 1, machine: TwinOptions = {}): Promise<Stage> {
+export async function startStage(device_count = 1, machine: MachineOptions = {}): Promise<Stage> {
   const twin = await startTwin(device_count, machine);
   const folder = temporaryFolder();
   const backend = await startBackend();

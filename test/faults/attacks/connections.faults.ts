@@ -1,13 +1,7 @@
 // Strangers with nothing but connections: none of them may cost the others their answers, or the process its life.
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { COMPOSE } from './compose.ts';
 import { AttackStage, expectUnharmed, WORKERS } from './stage.ts';
-
-let stage: AttackStage | null = null;
-afterEach(async () => {
-  await stage?.close();
-  stage = null;
-});
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: h\r\n\r\n`;
 
@@ -15,7 +9,7 @@ describe.for(WORKERS)('with %i worker(s)', (workers) => {
   it.for(['/', '/health', '/openapi.json', '/nothing'])(
     '64 KB of requests for %s on each of 150 connections that nobody reads from',
     async (path, context) => {
-      stage = await AttackStage.start(context, { workers });
+      const stage = await AttackStage.start(context, { workers });
       const seen = await stage.under(
         'pipelining.ts',
         { connections: 150, bytes: 64 * 1024, request: get(path) },
@@ -37,7 +31,7 @@ describe.for(WORKERS)('with %i worker(s)', (workers) => {
   ] as const)(
     'more idle strangers than MAX_CONNECTIONS, with %s: connections that are open are answered',
     async ([_name, descriptors, gateway, connections], context) => {
-      stage = await AttackStage.start(context, {
+      const stage = await AttackStage.start(context, {
         workers,
         gateway,
         descriptors,

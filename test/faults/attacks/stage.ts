@@ -78,7 +78,7 @@ export class AttackStage {
     this.#folder = folder;
   }
 
-  /** The backend answers every request at once, and keeps nothing of it: what is slow is the gateway. */
+  /** Ends with the test. The backend answers every request at once, and keeps nothing of it: what is slow is the gateway. */
   static async start(context: TestContext, options: AttackStageOptions): Promise<AttackStage> {
     const { workers, gateway = {}, memory_bytes = memoryFor(workers), descriptors = COMPOSE.descriptors } = options;
     const group = createMemoryGroup(memory_bytes);
@@ -121,6 +121,7 @@ export class AttackStage {
       ...options.peaceful,
     } satisfies PeacefulOptions);
     const attacked = new AttackStage(stage, ELSEWHERE ? await start() : null, group, peaceful, folder);
+    context.onTestFinished(() => attacked.#close());
     await sleep(WARM_MS);
     await attacked.#times();
     return attacked;
@@ -157,7 +158,7 @@ export class AttackStage {
     return times;
   }
 
-  async close(): Promise<void> {
+  async #close(): Promise<void> {
     this.#peaceful.disconnect();
     await this.stage.close();
     await this.#elsewhere?.close();

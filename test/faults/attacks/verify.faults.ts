@@ -1,19 +1,13 @@
 // Strangers at the verify endpoint, which needs no key: chat goes on, and whoever has a right attestation has its verdict at once.
 import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ask, CHAT } from '../../support/client.ts';
 import { AttackStage, expectUnharmed, PEACEFUL_KEY, percentile, WORKERS } from './stage.ts';
 
 const ATTACK_MS = 20_000;
 const VERDICT_MS = 1_000;
 const REST_MS = 100;
-
-let stage: AttackStage | null = null;
-afterEach(async () => {
-  await stage?.close();
-  stage = null;
-});
 
 const FROM = 20;
 const ATTACKS = [
@@ -32,7 +26,7 @@ const ATTACKS = [
 
 describe.for(WORKERS)('with %i worker(s)', (workers) => {
   it.for(ATTACKS)('%s', async ([, options], context) => {
-    stage = await AttackStage.start(context, { workers });
+    const stage = await AttackStage.start(context, { workers });
     const { url } = stage.stage;
     const headers = { authorization: `Bearer ${PEACEFUL_KEY}` };
     const chat = { body: JSON.stringify({ ...CHAT, tee: true }), headers };

@@ -11,6 +11,7 @@ import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/si
 import type { Collected } from '../../../sidecar/common/attester.ts';
 import { makeLeaf, makeTree } from '../../../sidecar/signing/tree.ts';
 import { verifyAttestation } from '../../../verify/index.ts';
+import { never } from '../../support/attest.ts';
 import { type Backend, chatStream, startBackend } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { type FalseSidecar, type Lies, startFalseSidecar } from '../../support/false-sidecar.ts';
@@ -27,7 +28,6 @@ import { expectError } from '../expect-error.ts';
 
 const TEE = { ...CHAT, tee: true };
 const OTHER_UID = 65_534;
-const never = new AbortController().signal;
 const asRoot = process.getuid?.() === 0;
 
 let folder: Folder;

@@ -1,32 +1,21 @@
 // The gateway's own verdict on attestations of another time: the sidecar's key and its tokens end, the evidence does not.
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import type { Nonce } from '../../../proto/raw.ts';
 import { makeToken, makeTokenKey } from '../../../sidecar/attesters/native/token.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../../sidecar/common/attester.ts';
 import { appraiseEvidence } from '../../../verify/index.ts';
-import { type Backend, startBackend } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
-import {
-  eventually,
-  type Folder,
-  type RunningGateway,
-  type RunningSidecar,
-  startGateway,
-  startSidecar,
-  temporaryFolder,
-} from '../../support/harness.ts';
+import { eventually, type RunningSidecar, startSidecar, temporaryFolder } from '../../support/harness.ts';
+import { useService } from '../../support/service.ts';
 
-let folder: Folder;
-let backend: Backend;
-let sidecar: RunningSidecar;
-let gateway: RunningGateway;
+const root = temporaryFolder();
 /** Of the sidecar's clock, against ours. */
 let ahead_ms = 0;
 
 /** The twin's evidence under a token that the sidecar signs, as the native attester's are. */
 async function signing(): Promise<Attester> {
-  const twin = await createSimulatedAttester({ rootDir: `${folder.path}/simulated-root` });
+  const twin = await createSimulatedAttester({ rootDir: root.path });
   const key = makeTokenKey();
   return {
     ...twin,
@@ -43,29 +32,23 @@ async function signing(): Promise<Attester> {
   };
 }
 
-beforeAll(async () => {
-  folder = temporaryFolder();
-  backend = await startBackend();
-  sidecar = await startSidecar(folder, { attester: await signing() });
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
-});
+const service = useService({}, { attester: await signing() });
+let later: RunningSidecar | null = null;
 afterAll(async () => {
-  await gateway.close();
-  await sidecar.close();
-  await backend.close();
-  folder.remove();
+  await later?.close();
+  root.remove();
 });
 
 const verify = async (body: string) => {
-  const { status, text } = await ask(`${gateway.url}/~sev_gpu@1.0/verify`, { body });
+  const { status, text } = await ask(`${service.url}/~sev_gpu@1.0/verify`, { body });
   return [status, status === 200 ? text : JSON.parse(text).error.code];
 };
 const signerOf = async (body: string) => {
-  const { checks } = (await ask(`${gateway.url}/~sev_gpu@1.0/verify?report=1`, { body })).json();
+  const { checks } = (await ask(`${service.url}/~sev_gpu@1.0/verify?report=1`, { body })).json();
   return checks.find(({ name }: { name: string }) => name === 'token_signature').detail;
 };
 const attestation = async (seed: number) =>
-  JSON.stringify((await chat(gateway.url, { ...CHAT, tee: true, seed })).json().attestation);
+  JSON.stringify((await chat(service.url, { ...CHAT, tee: true, seed })).json().attestation);
 /** A digit of the signature over the whole is another. */
 function forged(text: string): string {
   const one = JSON.parse(text);
@@ -82,9 +65,9 @@ it('is the same for an attestation of an hour ago and of a sidecar that has ende
   const before = await attestation(2);
   expect(await verify(before)).toEqual([200, 'true']);
   ahead_ms = 0;
-  await sidecar.close();
-  sidecar = await startSidecar(folder, { attester: await signing() });
-  await eventually(async () => (await chat(gateway.url, { ...CHAT, tee: true })).status === 200);
+  await service.sidecar.close();
+  later = await startSidecar(service.folder, { attester: await signing() });
+  await eventually(async () => (await chat(service.url, { ...CHAT, tee: true })).status === 200);
   for (const one of [now, before]) expect(await verify(one)).toEqual([200, 'true']);
   expect(await signerOf(now)).toContain('proves nothing by itself');
 });

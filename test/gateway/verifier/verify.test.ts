@@ -1,17 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { VERSION } from '../../../gateway/config.ts';
 import { CHECKS } from '../../../verify/common/checks.ts';
 import { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE } from '../../../verify/forms/ear.ts';
-import { answer, type Backend, startBackend } from '../../support/backend.ts';
+import { answer } from '../../support/backend.ts';
 import { type Answer, ask, CHAT, chat } from '../../support/client.ts';
-import {
-  type Folder,
-  type RunningGateway,
-  type RunningSidecar,
-  startGateway,
-  startSidecar,
-  temporaryFolder,
-} from '../../support/harness.ts';
+import { startGateway } from '../../support/harness.ts';
+import { useService } from '../../support/service.ts';
 import { wellFormed } from '../../verify/forms/ear-reports.ts';
 
 interface Attestation {
@@ -21,32 +15,19 @@ interface Attestation {
   evidence: { arch: string; report: string; certificate_chain: string }[];
 }
 
-let folder: Folder;
-let backend: Backend;
-let sidecar: RunningSidecar;
-let gateway: RunningGateway;
+const service = useService();
 let answered: Answer;
 let attestation: Attestation;
 let other: Attestation;
 
 beforeAll(async () => {
-  folder = temporaryFolder();
-  backend = await startBackend();
-  sidecar = await startSidecar(folder);
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
-  answered = await chat(gateway.url, { ...CHAT, tee: true });
+  answered = await chat(service.url, { ...CHAT, tee: true });
   attestation = answered.json().attestation;
-  other = (await chat(gateway.url, { ...CHAT, tee: true, seed: 2 })).json().attestation;
-});
-afterAll(async () => {
-  await gateway.close();
-  await sidecar.close();
-  await backend.close();
-  folder.remove();
+  other = (await chat(service.url, { ...CHAT, tee: true, seed: 2 })).json().attestation;
 });
 
 const verify = (body: string | Buffer | undefined, path = '/~sev_gpu@1.0/verify', method = 'POST') =>
-  ask(gateway.url + path, { method, ...(body === undefined ? {} : { body }) });
+  ask(service.url + path, { method, ...(body === undefined ? {} : { body }) });
 
 function flipped(bytes: Buffer, at: number): Buffer {
   bytes.writeUInt8(bytes.readUInt8(at) ^ 1, at);
@@ -136,8 +117,8 @@ describe('the verify endpoint', () => {
   it.each(['\n', ' \r\n\t'])(
     'says true of an answer whose backend ends it with %j, byte for byte as it came',
     async (space) => {
-      backend.script = answer(`${space}{"id":"c","object":"chat.completion","choices":[]}${space}`);
-      const got = await chat(gateway.url, { ...CHAT, tee: true });
+      service.backend.script = answer(`${space}{"id":"c","object":"chat.completion","choices":[]}${space}`);
+      const got = await chat(service.url, { ...CHAT, tee: true });
       expect(got.text.endsWith(`}${space}`)).toBe(true);
       expect(await verify(got.text)).toMatchObject({ status: 200, text: 'true' });
     },
@@ -224,8 +205,8 @@ describe('the verify endpoint', () => {
 
   it('does not know the simulated root where simulation is not allowed', async () => {
     const strict = await startGateway({
-      BACKEND_URL: backend.url,
-      SIDECAR_SOCKET: sidecar.socket,
+      BACKEND_URL: service.backend.url,
+      SIDECAR_SOCKET: service.sidecar.socket,
       ALLOW_SIMULATED: '0',
     });
     const got = await ask(`${strict.url}/~sev_gpu@1.0/verify`, { body: JSON.stringify(attestation) });

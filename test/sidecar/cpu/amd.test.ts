@@ -8,13 +8,13 @@ import { type AmdOptions, createAmdEndorsements, readCertificateTable } from '..
 import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport, TCB } from '../../../sidecar/cpu/simulated/snp.ts';
 import { appraiseCpu } from '../../../verify/cpu/index.ts';
+import { never } from '../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { CHAIN, CRL, LEAF, serve, tableOf } from './fake-kds.ts';
 import { type Answer, type FakeService, failure, startFakeService } from './fake-service.ts';
 
 const NOW_MS = Date.parse('2026-06-01T00:00:00Z');
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
-const never = new AbortController().signal;
 
 const genoa = makeAmd('Genoa');
 const turin = makeAmd('Turin');

@@ -18,6 +18,7 @@ import {
 } from '../../../sidecar/cpu/simulated/tdx.ts';
 import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu/index.ts';
 import { collateralEnd } from '../../../verify/service.ts';
+import { never } from '../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { ALL, PCK_CRL, QE, ROOT_CRL, repliesOf, TCB } from './fake-pcs.ts';
 import { type Answer, type FakeService, failure, type Reply, startFakeService } from './fake-service.ts';
@@ -25,7 +26,6 @@ import { type Answer, type FakeService, failure, type Reply, startFakeService } 
 const FROM = new Date('2026-06-01T00:00:00Z');
 const TO = new Date('2026-07-01T00:00:00Z');
 const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000];
-const never = new AbortController().signal;
 
 const intel = makeIntel();
 /** Of another root, which is not trusted. */

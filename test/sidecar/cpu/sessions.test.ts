@@ -1,7 +1,6 @@
 // The sidecar's sessions: made at the start, renewed at half of their life, and what becomes of answers while there is none.
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Nonce } from '../../../proto/raw.ts';
 import { readStatement } from '../../../proto/statement.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
@@ -11,10 +10,10 @@ import { createSessions, type Session, SessionBusy, type Sessions } from '../../
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseSession } from '../../../verify/cpu/index.ts';
 import { checkAnswer } from '../../../verify/service.ts';
+import { freshNonce, never } from '../../support/attest.ts';
 import { eventually, type Folder, temporaryFolder } from '../../support/harness.ts';
 
 const CHALLENGE = 'c0'.repeat(32);
-const never = new AbortController().signal;
 
 let folder: Folder;
 let attester: Attester;
@@ -51,11 +50,9 @@ async function start(options: Partial<Options> = {}): Promise<Sessions> {
   return sessions;
 }
 
-const newNonce = () => randomBytes(32).toString('hex') as Nonce;
-
 /** Signs an answer and checks the signature as a verifier does. */
 async function signed(by: Sessions, of: Attester = attester) {
-  const nonce = newNonce();
+  const nonce = freshNonce();
   const { evidence } = await of.attest(nonce, never);
   const signature = await by.sign(nonce, evidence);
   if (signature === null) return null;
@@ -169,7 +166,7 @@ describe('without a session', () => {
     const running = await start({ collector });
     expect(running.current).toBeNull();
     expect(running.unavailable).toEqual({ code: 'collection_failed', message: 'cpu_unavailable: broken' });
-    await expect(running.sign(newNonce(), [])).rejects.toThrow('broken');
+    await expect(running.sign(freshNonce(), [])).rejects.toThrow('broken');
     await expect(running.challenged(CHALLENGE, never)).rejects.toThrow('broken');
     expect(made).toEqual([null]);
   });
@@ -180,7 +177,7 @@ describe('without a session', () => {
     });
     const running = await start({ collector, required: false });
     expect(running.unavailable).toBeNull();
-    expect(await running.sign(newNonce(), [])).toBeNull();
+    expect(await running.sign(freshNonce(), [])).toBeNull();
   });
 
   it('the next attempt makes one', async () => {

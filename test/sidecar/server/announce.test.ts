@@ -7,6 +7,7 @@ import { nonceOf, type Raw } from '../../../proto/raw.ts';
 import { unavailableAttester, withSuccessor } from '../../../sidecar/attesters/choose.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
+import { never } from '../../support/attest.ts';
 import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../../support/harness.ts';
 
 let folder: Folder;
@@ -14,7 +15,6 @@ let running: RunningSidecar | null = null;
 let gateway: Sidecar | null = null;
 const RAW = '{"request":{},"response":{},"timestamp":1700000000}' as Raw;
 const bytes = Buffer.from(RAW);
-const never = new AbortController().signal;
 const stays = () => {};
 const ccOff = () => new AttesterError('collection_failed', 'cc_off: confidential computing is off', false);
 const newFormat = () =>

@@ -1,6 +1,6 @@
 // Batches: many answers under one nonce, as leaves of a Merkle tree.
 import { createHash, randomBytes } from 'node:crypto';
-import { afterEach, describe, expect, it, test } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import { WebSocket } from 'ws';
 import type { Batch } from '../../../proto/batch.ts';
 import {
@@ -12,10 +12,10 @@ import {
 import type { Nonce } from '../../../proto/raw.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { DeadlineExceeded, QueueFull } from '../../../sidecar/signing/queue.ts';
-import { createScheduler, type Scheduler } from '../../../sidecar/signing/scheduler.ts';
 import { makeLeaf, makeTree } from '../../../sidecar/signing/tree.ts';
 import { startSidecar, temporaryFolder } from '../../support/harness.ts';
 import { leafHash, nonceOfTree, pathTo } from '../../support/tree.ts';
+import { schedule } from './schedule.ts';
 
 const rawHash = (n: number) => createHash('sha256').update(`raw ${n}`).digest('hex') as Nonce;
 /** One for each: a signal looks through its listeners for each that is added. */
@@ -55,22 +55,6 @@ describe('the tree', () => {
 
   test('of no leaf does not exist', () => expect(() => makeTree([])).toThrow(RangeError));
 });
-
-let scheduler: Scheduler | null = null;
-afterEach(() => scheduler?.close());
-
-function schedule(attest: Attester['attest'], attest_deadline_ms = 5_000) {
-  const attester: Attester = { name: 'scripted', devices: [], simulated: null, attest, close: async () => {} };
-  scheduler = createScheduler(attester, {
-    attest_queue_max: 8,
-    attest_deadline_ms,
-    check: async () => {},
-    onUnavailable: () => {},
-    retry_ms: 5,
-    trial_every_ms: 10_000,
-  });
-  return scheduler;
-}
 
 /** An attester that signs one nonce when it is told to. */
 function byHand() {
@@ -219,7 +203,7 @@ describe('answers that may share a nonce', () => {
   });
 
   it('have a deadline each, also while the GPU hangs', async () => {
-    const s = schedule(() => new Promise(() => {}), 50);
+    const s = schedule(() => new Promise(() => {}), { attest_deadline_ms: 50 });
     const hanging = Array.from({ length: 4_096 }, (_, n) => s.attestInBatch(rawHash(n), 'all', never()));
     const ends = await Promise.allSettled(hanging);
     expect(ends.every((end) => end.status === 'rejected' && end.reason instanceof DeadlineExceeded)).toBe(true);

@@ -1,7 +1,5 @@
 // Which devices the sidecar holds an attester to, whatever it says of itself: their number, their kinds, and their switches.
-import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import type { Nonce } from '../../../proto/raw.ts';
 import {
   chainPem,
   DEVICE_ROOT,
@@ -12,11 +10,12 @@ import {
 } from '../../../sidecar/attesters/simulated/pki.ts';
 import type { Attester, Collected } from '../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../sidecar/signing/evidence-check.ts';
+import { freshNonce } from '../../support/attest.ts';
 import { B200, H100, type Model, NVSWITCH } from '../../twin/models.ts';
 import { makeReport, type ReportOptions } from '../../twin/report.ts';
 
 const root = makeRoot(DEVICE_ROOT);
-const nonce = randomBytes(32).toString('hex') as Nonce;
+const nonce = freshNonce();
 const made = (model: Model) => ({ model, device: makeDevice(makeIssuers(root, model.chip)) });
 const [gpu, b200, nvswitch] = [made(H100), made(B200), made(NVSWITCH)];
 

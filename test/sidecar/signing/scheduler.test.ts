@@ -1,40 +1,18 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Nonce } from '../../../proto/raw.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError, type Collected } from '../../../sidecar/common/attester.ts';
-import type { Unavailable } from '../../../sidecar/signing/circuit-breaker.ts';
-import { createScheduler, type Scheduler } from '../../../sidecar/signing/scheduler.ts';
 import { parseToken } from '../../../verify/token/token.ts';
+import { never } from '../../support/attest.ts';
 import { startBackend } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
-import { eventually, startGateway, startSidecar, temporaryFolder } from '../../support/harness.ts';
+import { eventually, startGateway, startService, startSidecar, temporaryFolder } from '../../support/harness.ts';
+import { schedule } from './schedule.ts';
 
 const nonce = (n: number) => n.toString(16).padStart(64, '0') as Nonce;
 const ANSWER: Collected = { token: 't', evidence: [] };
-const never = new AbortController().signal;
-let scheduler: Scheduler | null = null;
-
-afterEach(() => scheduler?.close());
-
-interface More {
-  readonly onUnavailable?: (trouble: Unavailable | null) => void;
-  readonly attest_deadline_ms?: number;
-}
-
-function schedule(attest: Attester['attest'], more: More = {}) {
-  const attester: Attester = { name: 'scripted', devices: [], simulated: null, attest, close: async () => {} };
-  scheduler = createScheduler(attester, {
-    attest_queue_max: 8,
-    attest_deadline_ms: more.attest_deadline_ms ?? 2_000,
-    check: async () => {},
-    onUnavailable: more.onUnavailable ?? (() => {}),
-    retry_ms: 5,
-    trial_every_ms: 30,
-  });
-  return scheduler;
-}
 
 describe('the scheduler', () => {
   it('asks the GPU once for the same raw, however many wait for it', async () => {
@@ -227,12 +205,9 @@ describe('trouble at the GPU', () => {
 
 describe('two hundred tee requests at once on one GPU', () => {
   it('are all answered, each with a proof of its own', async () => {
-    const folder = temporaryFolder();
-    const backend = await startBackend();
-    const sidecar = await startSidecar(folder, { collectionMs: 10 });
-    const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+    const service = await startService({}, { collectionMs: 10 });
     const answers = await Promise.all(
-      Array.from({ length: 200 }, (_, n) => chat(gateway.url, { ...CHAT, tee: true, seed: n })),
+      Array.from({ length: 200 }, (_, n) => chat(service.gateway.url, { ...CHAT, tee: true, seed: n })),
     );
     const nonces = new Set<string>();
     for (const [n, answer] of answers.entries()) {
@@ -244,31 +219,17 @@ describe('two hundred tee requests at once on one GPU', () => {
       nonces.add(nonce);
     }
     expect(nonces.size).toBe(200);
-    await gateway.close();
-    await sidecar.close();
-    await backend.close();
-    folder.remove();
+    await service.close();
   });
 });
 
 describe('an attester that does not hear that it should stop', () => {
   it('holds up nobody after it, and is trouble', async () => {
     let calls = 0;
-    const attester: Attester = {
-      name: 'deaf',
-      devices: [],
-      simulated: null,
-      attest: () => (calls++ === 0 ? new Promise(() => {}) : Promise.resolve(ANSWER)),
-      close: async () => {},
-    };
-    scheduler = createScheduler(attester, {
-      attest_queue_max: 8,
+    const s = schedule(() => (calls++ === 0 ? new Promise(() => {}) : Promise.resolve(ANSWER)), {
       attest_deadline_ms: 100,
-      check: async () => {},
-      onUnavailable: () => {},
       trial_every_ms: 50,
     });
-    const s = scheduler;
     await expect(s.attest(nonce(1), never)).rejects.toThrow('not done in time');
     await eventually(() => s.unavailable !== null, 4_000);
     await eventually(() => s.unavailable === null, 4_000);

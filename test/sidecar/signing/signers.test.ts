@@ -5,30 +5,23 @@ import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/si
 import type { Attester } from '../../../sidecar/common/attester.ts';
 import { ConfigError, loadConfig } from '../../../sidecar/config.ts';
 import { checkCollected } from '../../../sidecar/signing/evidence-check.ts';
-import { createScheduler, type Scheduler } from '../../../sidecar/signing/scheduler.ts';
 import { appraiseEvidence } from '../../../verify/index.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
+import { schedule } from './schedule.ts';
 
 const nonceOf = (n: number) => n.toString(16).padStart(64, '0') as Nonce;
 const never = () => new AbortController().signal;
 let folder: Folder | null = null;
-let scheduler: Scheduler | null = null;
 afterEach(() => {
-  scheduler?.close();
   folder?.remove();
   folder = null;
 });
 
-function schedule(attester: Attester, signers: 'all' | 'any') {
-  scheduler = createScheduler(attester, {
-    attest_queue_max: 64,
-    attest_deadline_ms: 20_000,
+const checked = (attester: Attester, signers: 'all' | 'any') =>
+  schedule(attester, {
     signers,
     check: (collected, nonce, device) => checkCollected(collected, nonce, attester, device),
-    onUnavailable: () => {},
   });
-  return scheduler;
-}
 
 async function twin(devices: number): Promise<Attester> {
   folder = temporaryFolder();
@@ -52,17 +45,11 @@ const turn = () => new Promise((resolve) => setTimeout(resolve, 5));
 
 test('four GPUs sign four nonces at a time, and the next as soon as one is free', async () => {
   const { attester, under_way } = four();
-  scheduler = createScheduler(attester, {
-    attest_queue_max: 64,
-    attest_deadline_ms: 20_000,
-    signers: 'any',
-    check: async () => {},
-    onUnavailable: () => {},
-  });
-  const all = Array.from({ length: 6 }, (_, n) => scheduler?.attest(nonceOf(n), never()));
+  const s = schedule(attester, { signers: 'any' });
+  const all = Array.from({ length: 6 }, (_, n) => s.attest(nonceOf(n), never()));
   await turn();
   expect(under_way.map(({ device }) => device)).toEqual([0, 1, 2, 3]);
-  expect(scheduler.running).toBe(4);
+  expect(s.running).toBe(4);
   under_way[2]?.done();
   await turn();
   expect(under_way.map(({ device }) => device)).toEqual([0, 1, 2, 3, 2]);
@@ -75,7 +62,7 @@ test('four GPUs sign four nonces at a time, and the next as soon as one is free'
 
 test('the evidence is of the one that signed, and verifies; a session has that of all', async () => {
   const attester = await twin(3);
-  const s = schedule(attester, 'any');
+  const s = checked(attester, 'any');
   const results = await Promise.all([1, 2, 3].map((n) => s.attest(nonceOf(n), never())));
   const chains = new Set<string>();
   for (const [i, { evidence, nonce }] of results.entries()) {
@@ -93,13 +80,13 @@ test('the evidence is of the one that signed, and verifies; a session has that o
 });
 
 test('batches are signed by one GPU each as well', async () => {
-  const s = schedule(await twin(2), 'any');
+  const s = checked(await twin(2), 'any');
   const answers = await Promise.all(Array.from({ length: 10 }, (_, n) => s.attestInBatch(nonceOf(n), 'all', never())));
   for (const { evidence } of answers) expect(evidence).toHaveLength(1);
 });
 
 test('by default every GPU signs every nonce', async () => {
-  const s = schedule(await twin(2), 'all');
+  const s = checked(await twin(2), 'all');
   expect((await s.attest(nonceOf(1), never())).evidence).toHaveLength(2);
 });
 

@@ -4,36 +4,26 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { foldPayloads } from '../../../proto/fold.ts';
 import { unsigned } from '../../../scripts/vectors/tokens.ts';
 import { COMMANDS } from '../../../verify/cli/table.ts';
 import { VERSION } from '../../../verify/common/version.ts';
-import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../../support/backend.ts';
+import { answer, chatAnswer, chatStream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
-import {
-  type Folder,
-  type RunningGateway,
-  type RunningSidecar,
-  startGateway,
-  startSidecar,
-  temporaryFolder,
-} from '../../support/harness.ts';
 import { namedStream, responseEvents } from '../../support/named-streams.ts';
 import { startProcess } from '../../support/process.ts';
+import { useService } from '../../support/service.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { AT, attest, attestInBatch, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from '../maker.ts';
 
 const CLI = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));
 
-let folder: Folder;
-let backend: Backend;
-let sidecar: RunningSidecar;
-let gateway: RunningGateway;
+const service = useService();
 let root: string;
 
 const file = (name: string, content: string | Buffer) => {
-  const path = join(folder.path, name);
+  const path = join(service.folder.path, name);
   writeFileSync(path, content);
   return path;
 };
@@ -41,32 +31,22 @@ const file = (name: string, content: string | Buffer) => {
 function run(...args: string[]) {
   const { status, stdout, stderr } = spawnSync(process.execPath, [CLI, ...args], {
     encoding: 'utf8',
-    cwd: folder.path,
+    cwd: service.folder.path,
   });
   return { status, stdout, stderr };
 }
 
-beforeAll(async () => {
-  folder = temporaryFolder();
-  backend = await startBackend();
-  sidecar = await startSidecar(folder);
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
-  root = join(folder.path, 'simulated-root', 'root.pem');
-});
-afterAll(async () => {
-  await gateway.close();
-  await sidecar.close();
-  await backend.close();
-  folder.remove();
+beforeAll(() => {
+  root = join(service.folder.path, 'simulated-root', 'root.pem');
 });
 
 describe('countersign verify', () => {
   it('says valid with exit 0 to a saved response, an attestation and a saved transcript', async () => {
-    backend.script = chatAnswer('Hello.');
+    service.backend.script = chatAnswer('Hello.');
     const request = JSON.stringify({ ...CHAT, tee: true });
-    const whole = await chat(gateway.url, request);
-    backend.script = chatStream(['Hel', 'lo']);
-    const stream = await chat(gateway.url, { ...CHAT, tee: true, stream: true });
+    const whole = await chat(service.url, request);
+    service.backend.script = chatStream(['Hel', 'lo']);
+    const stream = await chat(service.url, { ...CHAT, tee: true, stream: true });
     const saved = file('response.json', whole.text);
     for (const args of [
       [saved, '--request', file('request.json', request)],
@@ -87,9 +67,9 @@ describe('countersign verify', () => {
       ['/v1/responses', namedStream(responseEvents(['Hel', 'lo'])), { input: 'Hi', stream: true }],
       ['/v1/embeddings', answer('{"object":"list","data":[]}'), { input: 'Hi' }],
     ] as const) {
-      backend.script = script;
+      service.backend.script = script;
       const request = JSON.stringify({ ...body, tee: true });
-      const saved = file('answer.txt', (await ask(gateway.url + endpoint, { body: request })).text);
+      const saved = file('answer.txt', (await ask(service.url + endpoint, { body: request })).text);
       const verify = (...args: string[]) => run('verify', saved, '--allow-simulated', root, '--offline', ...args);
       const asked = verify('--endpoint', endpoint, '--request', file('request.json', request));
       expect([asked.status, asked.stdout]).toEqual([0, expect.stringContaining(`raw holds the endpoint ${endpoint}`)]);
@@ -100,8 +80,8 @@ describe('countersign verify', () => {
   });
 
   it('says invalid with exit 1 and names the check', async () => {
-    backend.script = chatStream(['Hel', 'lo']);
-    const stream = await chat(gateway.url, { ...CHAT, tee: true, stream: true });
+    service.backend.script = chatStream(['Hel', 'lo']);
+    const stream = await chat(service.url, { ...CHAT, tee: true, stream: true });
     const changed = file('changed.txt', stream.text.replace('"Hel"', '"Hol"'));
     expect(run('verify', changed, '--allow-simulated', root)).toMatchObject({
       status: 1,
@@ -188,9 +168,9 @@ describe('countersign verify', () => {
 
   it('exits 2 with one clear line for a file or folder that cannot be used', () => {
     const answer = file('answer.json', '{}');
-    const rims = join(folder.path, 'rims');
+    const rims = join(service.folder.path, 'rims');
     mkdirSync(rims, { recursive: true });
-    symlinkSync(join(folder.path, 'gone.xml'), join(rims, 'dangling.xml'));
+    symlinkSync(join(service.folder.path, 'gone.xml'), join(rims, 'dangling.xml'));
     for (const [args, message] of [
       [['verify', answer, '--allow-simulated', answer], 'not a PEM certificate'],
       [['evidence', answer, '--request', answer], 'which is of verify'],
@@ -199,8 +179,8 @@ describe('countersign verify', () => {
       [['verify', answer, '--endpoint', '/v1/messages?a=1'], 'not a path under /v1/'],
       [['verify', answer, '--endpoint', '/v1/messages\n'], 'not a path under /v1/'],
       [['evidence', answer, '--response', answer], 'which is of verify'],
-      [['verify', answer, '--allow-simulated', folder.path], 'cannot be used (EISDIR)'],
-      [['verify', answer, '--request', join(folder.path, 'gone.json')], 'no such file or folder'],
+      [['verify', answer, '--allow-simulated', service.folder.path], 'cannot be used (EISDIR)'],
+      [['verify', answer, '--request', join(service.folder.path, 'gone.json')], 'no such file or folder'],
       [['verify', answer, '--rim-dir', rims], 'no such file or folder'],
       [['verify', answer, '--rim-dir', answer], 'cannot be used (ENOTDIR)'],
       [['verify', answer, '--collateral', rims], 'no such file or folder'],
@@ -215,9 +195,9 @@ describe('countersign verify', () => {
   });
 
   it('exits 2 for a file that is not UTF-8, whatever it is', async () => {
-    backend.script = chatAnswer('Hello \ufffd.');
+    service.backend.script = chatAnswer('Hello \ufffd.');
     const request = JSON.stringify({ ...CHAT, tee: true });
-    const { text } = await chat(gateway.url, request);
+    const { text } = await chat(service.url, request);
     const saved = file('fffd.json', text);
     const broken = (name: string, good: string) =>
       file(name, Buffer.from(Buffer.from(good).toString('latin1').replace('\u00ef\u00bf\u00bd', '\u00ff'), 'latin1'));
@@ -234,7 +214,7 @@ describe('countersign verify', () => {
       expect([status, stdout, stderr]).toEqual([
         2,
         '',
-        `countersign: ${join(folder.path, name)}: not a text in UTF-8\nsee --help\n`,
+        `countersign: ${join(service.folder.path, name)}: not a text in UTF-8\nsee --help\n`,
       ]);
     }
   });
@@ -288,13 +268,13 @@ describe.skipIf(!vectorsPresent)('countersign collateral', () => {
         vector('nvidia/h100-550.90.07/NV_GPU_VBIOS_1010_0200_882_96009F0001.xml'),
       ],
     ]);
-    const service = createServer((request, response) => {
+    const nvidia = createServer((request, response) => {
       const rim = rims.get(decodeURIComponent(request.url?.split('/').at(-1) ?? ''));
       if (rim === undefined) response.writeHead(404).end();
       else response.end(JSON.stringify({ rim: rim.toString('base64') }));
     });
-    await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
-    const url = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+    await new Promise<void>((resolve) => nvidia.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(nvidia.address() as AddressInfo).port}`;
     const report = vector('nvidia/h100-550.90.07/report.bin');
     const evidence = file(
       'h100.json',
@@ -307,7 +287,7 @@ describe.skipIf(!vectorsPresent)('countersign collateral', () => {
         },
       ]),
     );
-    const into = join(folder.path, 'collateral');
+    const into = join(service.folder.path, 'collateral');
     mkdirSync(into);
     const common = ['--without-revocation', '--at', '2025-09-01T00:00:00Z'];
     // Not spawnSync: the service it asks lives in this process.
@@ -321,7 +301,7 @@ describe.skipIf(!vectorsPresent)('countersign collateral', () => {
       ...common,
     ]);
     expect([(await child.exited).code, child.output()]).toEqual([0, expect.stringContaining('2 files')]);
-    service.close();
+    nvidia.close();
     expect(readdirSync(join(into, 'rim')).sort()).toEqual([...rims.keys()].map((id) => `${id}.xml`));
     const offline = run('evidence', evidence, '--offline', '--collateral', into, ...common);
     expect([offline.status, offline.stdout]).toEqual([0, expect.stringContaining('all 33 active measurements')]);

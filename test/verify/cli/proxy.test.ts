@@ -10,7 +10,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { MAX_BODY_BYTES } from '../../../verify/cli/loopback.ts';
 import { MEANING } from '../../../verify/clients/sealed.ts';
-import { makeVenv } from '../../clients/venv.ts';
 import { answer, chatAnswer, chatStream, DONE, delta, finish, role, stream } from '../../support/backend.ts';
 import { ask } from '../../support/client.ts';
 import {
@@ -23,6 +22,7 @@ import {
 } from '../../support/harness.ts';
 import { messageBody, named, responseBody, responseEvents } from '../../support/named-streams.ts';
 import { type RunningProcess, startProcess } from '../../support/process.ts';
+import { makeVenv } from '../../support/venv.ts';
 
 let folder: Folder;
 let service: Service;

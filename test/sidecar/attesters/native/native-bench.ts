@@ -6,19 +6,16 @@ import { withProduct } from '../../../../scripts/vectors/resign.ts';
 import {
   DEVICE_ROOT,
   type Device,
-  type Issuers,
   makeDevice,
   makeIssuers,
   makeRoot,
 } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { type Folder, temporaryFolder } from '../../../support/harness.ts';
+import type { Folder } from '../../../support/harness.ts';
 import { type Faults, noFaults } from '../../../twin/faults.ts';
-import { buildLibrary, buildSwitchLibrary, NSCQ_FILE, NVML_FILE, SOCKET_FILE } from '../../../twin/library.ts';
-import { H100, type Model, NVSWITCH } from '../../../twin/models.ts';
-import { startNvmlServer } from '../../../twin/nvml-server.ts';
+import { NSCQ_FILE, NVML_FILE } from '../../../twin/library.ts';
+import { type Machine, type MachineOptions, startMachine } from '../../../twin/machine.ts';
 import { makeRimSigner, RIM_ROOT, type RimSigner } from '../../../twin/rim-signer.ts';
 import { startServices } from '../../../twin/services.ts';
-import type { TwinOptions } from '../../../twin/twin.ts';
 
 export interface Bench {
   readonly faults: Faults;
@@ -66,63 +63,42 @@ export interface EndorsementBench {
 /** The services alone, without NVML: they need neither gcc nor koffi. */
 export async function startEndorsements(): Promise<EndorsementBench> {
   const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
+  const rim = makeRimSigner(makeRoot(RIM_ROOT));
+  const roots = { device: issuers.root.certificate.pem, rim: rim.root.certificate.pem };
   const [device, other] = [makeDevice(issuers), makeDevice(issuers)];
   const faults = noFaults();
-  const { options, services } = await endorse([issuers], [device, other], faults, [H100]);
-  return { faults, device, other, options, served: () => ({ ...services.served }), close: () => services.close() };
+  const services = await startServices({ issuers: [issuers], devices: [device, other], rim }, faults);
+  return {
+    faults,
+    device,
+    other,
+    options: optionsOf({ services, rim, roots, faults }),
+    served: () => ({ ...services.served }),
+    close: () => services.close(),
+  };
 }
 
-/** With switches, protected PCIe is on; `switch_library: false` leaves their driver's library out. */
-export async function startBench(
-  device_count = 1,
-  { model = H100, switch_count = 0, switch_library = true }: TwinOptions & { readonly switch_library?: boolean } = {},
-): Promise<Bench> {
-  const folder = temporaryFolder();
-  buildLibrary(folder.path);
-  if (switch_count > 0 && switch_library) buildSwitchLibrary(folder.path);
-  const faults = { ...noFaults(), protected_pcie: switch_count > 0 };
-  const root = makeRoot(DEVICE_ROOT);
-  const gpu = makeIssuers(root, model.chip);
-  const nvswitch = makeIssuers(root, NVSWITCH.chip);
-  const devices = Array.from({ length: device_count }, () => makeDevice(gpu));
-  const switches = Array.from({ length: switch_count }, () => makeDevice(nvswitch));
-  const nvml = await startNvmlServer(join(folder.path, SOCKET_FILE), { devices, model, switches }, faults);
-  const { options, services } = await endorse([gpu, nvswitch], [...devices, ...switches], faults, [model, NVSWITCH]);
+export async function startBench(device_count = 1, options: MachineOptions = {}): Promise<Bench> {
+  const machine = await startMachine(device_count, options);
+  const { faults, folder, nvml, services, close } = machine;
   return {
     faults,
     folder,
     options: {
-      ...options,
+      ...optionsOf(machine),
       library: join(folder.path, NVML_FILE),
       switch_library: join(folder.path, NSCQ_FILE),
       parallel_calls: 3,
       cache_dir: join(folder.path, 'collateral'),
     },
     counts: () => ({ collected: nvml.collected, ...services.served }),
-    async close() {
-      await services.close();
-      await nvml.close();
-      folder.remove();
-    },
+    close,
   };
 }
 
-async function endorse(
-  issuers: readonly [Issuers, ...Issuers[]],
-  devices: readonly Device[],
-  faults: Faults,
-  models: readonly Model[],
-) {
-  const rim = makeRimSigner(makeRoot(RIM_ROOT));
-  const services = await startServices({ issuers, devices, rim, models }, faults);
-  const options: EndorsementBench['options'] = {
-    rim_url: services.rim_url,
-    ocsp_url: services.ocsp_url,
-    roots: { device: issuers[0].root.certificate.pem, rim: rim.root.certificate.pem },
-    fetch: twinFetch(services.ocsp_url, rim, faults),
-    warm: false,
-  };
-  return { services, options };
+function optionsOf({ services, rim, roots, faults }: Pick<Machine, 'services' | 'rim' | 'roots' | 'faults'>) {
+  const fetch = twinFetch(services.ocsp_url, rim, faults);
+  return { rim_url: services.rim_url, ocsp_url: services.ocsp_url, roots, fetch, warm: false } as const;
 }
 
 /**

@@ -1,21 +1,18 @@
 // What native keeps: reference values and revocation answers in memory and on disk, renewed in time, dropped when damaged.
-import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Evidence } from '../../../../proto/attestation.ts';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
 import { chainPem, type makeDevice } from '../../../../sidecar/attesters/simulated/pki.ts';
 import type { Collector } from '../../../../sidecar/driver/collector.ts';
+import { freshNonce, never } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
 import { noFaults } from '../../../twin/faults.ts';
 import { makeReport } from '../../../twin/report.ts';
 import { type EndorsementBench, startEndorsements } from './native-bench.ts';
 
-const never = new AbortController().signal;
-const freshNonce = () => randomBytes(32).toString('hex') as Nonce;
 const DAY_MS = 86_400_000;
 
 describe('native collateral', () => {

@@ -1,16 +1,14 @@
 // How much native adds to the collection itself, its caches warm. The bar is 15 ms at the median, on a machine of its own.
-import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { createNativeAttester } from '../../../../sidecar/attesters/native/native.ts';
 import { type Collector, createCollector } from '../../../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
+import { freshNonce, never } from '../../../support/attest.ts';
 import { type Bench, missing, startBench } from './native-bench.ts';
 
 const ROUNDS = 50;
 /** What other tests on the same two cores may cost. */
 const LOOSE_MS = 100;
-const never = new AbortController().signal;
 
 const percentile = (values: readonly number[], p: number) =>
   values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * p))] ?? Number.NaN;
@@ -39,7 +37,7 @@ describe.skipIf(missing !== null)('what native costs beyond the collection', () 
     const overhead: number[] = [];
     const check: number[] = [];
     for (let i = 0; i < (collection_ms === 0 ? ROUNDS : 10) + 5; i++) {
-      const nonce = randomBytes(32).toString('hex') as Nonce;
+      const nonce = freshNonce();
       const started = performance.now();
       const collected = await attester.attest(nonce, never);
       const done = performance.now();

@@ -19,13 +19,13 @@ import { verifyTokenSignature } from '../../../../verify/token/signature.ts';
 import { parseToken } from '../../../../verify/token/token.ts';
 import { parsePem } from '../../../../verify/x509/certificate.ts';
 import { makeCertId, parseOcspResponse } from '../../../../verify/x509/ocsp.ts';
+import { never } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
 import { vectorsPresent } from '../../../support/vectors.ts';
 import { readOcspRequest } from '../../../twin/ocsp-request.ts';
 import { CLOCKS, chainText, H100, h100, h100Rims, ocspResponses } from '../../../verify/gpu/genuine.ts';
 
 const NONCE = '931d8dd0add203ac3d8b4fbde75e115278eefcdceac5b87671a748f32364dfcb' as Nonce;
-const never = new AbortController().signal;
 
 const evidence = () => {
   const { arch, evidence: report, certificate: certificate_chain } = h100();

@@ -1,7 +1,5 @@
 // ATTESTER=native over the twin as an H100 behind NVSwitches, and as a B200: evidence of every device, a token of ours, or words.
-import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { buildRaw, nonceOf } from '../../../../proto/raw.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
 import { createNrasAttester } from '../../../../sidecar/attesters/nras/nras.ts';
@@ -10,12 +8,10 @@ import type { AttesterError } from '../../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';
 import { parseToken } from '../../../../verify/token/token.ts';
+import { freshNonce, never } from '../../../support/attest.ts';
 import { type Faults, noFaults } from '../../../twin/faults.ts';
 import { B200 } from '../../../twin/models.ts';
 import { type Bench, missing, startBench } from './native-bench.ts';
-
-const never = new AbortController().signal;
-const freshNonce = () => randomBytes(32).toString('hex') as Nonce;
 
 /** An attestation over an exchange, as a gateway would hand it on, appraised as anybody would. */
 async function appraised(bench: Bench, attester: NativeAttester) {

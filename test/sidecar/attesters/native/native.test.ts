@@ -4,24 +4,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Nonce } from '../../../../proto/raw.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
-import type { AttesterError } from '../../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';
 import { checkTokenDigests } from '../../../../verify/token/digests.ts';
 import { verifyTokenSignature } from '../../../../verify/token/signature.ts';
 import { parseToken } from '../../../../verify/token/token.ts';
+import { failureOf, freshNonce, never } from '../../../support/attest.ts';
 import { noFaults } from '../../../twin/faults.ts';
 import { type Bench, missing, startBench } from './native-bench.ts';
-
-const never = new AbortController().signal;
-const freshNonce = () => randomBytes(32).toString('hex') as Nonce;
-const failureOf = (work: Promise<unknown>): Promise<AttesterError> =>
-  work.then(
-    () => {
-      throw new Error('it did not fail');
-    },
-    (error: AttesterError) => error,
-  );
 
 describe.skipIf(missing !== null)('native over the twin', () => {
   let bench: Bench;

@@ -1,9 +1,7 @@
 // ATTESTER=nras over simulated devices and a stand-in for NVIDIA's service: nothing it says is passed on unverified.
-import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { createNrasAttester } from '../../../../sidecar/attesters/nras/nras.ts';
 import {
   chainPem,
@@ -13,22 +11,13 @@ import {
   makeRoot,
 } from '../../../../sidecar/attesters/simulated/pki.ts';
 import { createSimulatedAttester } from '../../../../sidecar/attesters/simulated/simulated.ts';
-import type { Attester, AttesterError } from '../../../../sidecar/common/attester.ts';
+import type { Attester } from '../../../../sidecar/common/attester.ts';
 import type { Collector } from '../../../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
+import { failureOf, freshNonce, never } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
 import { makeReport } from '../../../twin/report.ts';
 import { type NrasService, noNrasFaults, startNras } from './nras-service.ts';
-
-const never = new AbortController().signal;
-const freshNonce = () => randomBytes(32).toString('hex') as Nonce;
-const failureOf = (work: Promise<unknown>): Promise<AttesterError> =>
-  work.then(
-    () => {
-      throw new Error('it did not fail');
-    },
-    (error: AttesterError) => error,
-  );
 
 describe('nras', () => {
   let folder: Folder;

@@ -3,11 +3,10 @@ import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeEach, expect } from 'vitest';
+import { afterAll, beforeEach } from 'vitest';
 import type { Nonce } from '../../../../proto/raw.ts';
 import { createNvattestAttester } from '../../../../sidecar/attesters/nvattest/nvattest.ts';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { AttesterError } from '../../../../sidecar/common/attester.ts';
 import { loadConfig } from '../../../../sidecar/config.ts';
 import { makeReport } from '../../../twin/report.ts';
 
@@ -15,7 +14,6 @@ export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 export const at = (name: string) => join(folder, name);
 export const nonce = '5a'.repeat(32) as Nonce;
-export const never = new AbortController().signal;
 
 // Prints what `collect-evidence.out` and `attest.out` hold, NONCE replaced, and does what `….does` says.
 const FAKE = `#!/bin/sh
@@ -121,12 +119,3 @@ beforeEach(async () => {
   say('collect-evidence.out', collected(await evidences(nonce)));
   say('attest.out', attested(nonce));
 });
-
-export const refusal = async (work: Promise<unknown>): Promise<AttesterError> => {
-  const error = await work.then(
-    () => null,
-    (thrown: unknown) => thrown,
-  );
-  expect(error).toBeInstanceOf(AttesterError);
-  return error as AttesterError;
-};

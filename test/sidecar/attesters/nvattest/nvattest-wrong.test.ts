@@ -1,25 +1,14 @@
 // ATTESTER=nvattest over a scripted nvattest: what a program can do wrong.
 import { existsSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import {
-  at,
-  attested,
-  calls,
-  collected,
-  create,
-  evidences,
-  isAlive,
-  never,
-  nonce,
-  refusal,
-  say,
-} from './nvattest-fake.ts';
+import { failureOf, never } from '../../../support/attest.ts';
+import { at, attested, calls, collected, create, evidences, isAlive, nonce, say } from './nvattest-fake.ts';
 
 describe('what a program can do wrong', () => {
   const rejects = async (words: RegExp, retryable: boolean, options = {}) => {
     const attester = await create(options);
     return async () => {
-      const error = await refusal(attester.attest(nonce, never));
+      const error = await failureOf(attester.attest(nonce, never));
       expect(error.message).toMatch(words);
       expect(error.retryable).toBe(retryable);
       for (const { cwd, pid } of calls()) {
@@ -97,12 +86,12 @@ describe('what a program can do wrong', () => {
   });
 
   test('is not there, or not a program', async () => {
-    expect(await refusal(create({ program: at('none') }))).toMatchObject({
+    expect(await failureOf(create({ program: at('none') }))).toMatchObject({
       retryable: false,
       message: expect.stringMatching(/no_nvattest: .*install the package nvattest/),
     });
     writeFileSync(at('plain'), 'x', { mode: 0o644 });
-    expect((await refusal(create({ program: at('plain') }))).message).toContain('not_executable');
+    expect((await failureOf(create({ program: at('plain') }))).message).toContain('not_executable');
   });
 
   test('an aborted request kills the program and throws its reason', async () => {

@@ -4,20 +4,9 @@ import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../../../proto/raw.ts';
 import { loadOrMakeRoot } from '../../../../sidecar/attesters/simulated/pki.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
+import { failureOf, never } from '../../../support/attest.ts';
 import { vector, vectorsPresent } from '../../../support/vectors.ts';
-import {
-  at,
-  attested,
-  calls,
-  collected,
-  create,
-  evidences,
-  failed,
-  never,
-  nonce,
-  refusal,
-  say,
-} from './nvattest-fake.ts';
+import { at, attested, calls, collected, create, evidences, failed, nonce, say } from './nvattest-fake.ts';
 
 describe('a healthy node', () => {
   test('collects evidence over the nonce, has that evidence appraised, and what it returns passes our own check', async () => {
@@ -78,7 +67,7 @@ describe('a healthy node', () => {
     say('attest.first.out', vector('nvidia/tokens/nvattest-local-alg-none.json').toString());
     const { token } = await attester.attest(genuine, never);
     expect(token).toBe(vector('nvidia/tokens/nvattest-local-alg-none.json').toString().trim());
-    expect((await refusal(attester.attest('22'.repeat(32) as Nonce, never))).message).toMatch(
+    expect((await failureOf(attester.attest('22'.repeat(32) as Nonce, never))).message).toMatch(
       /^wrong_nonce: the token/,
     );
   });
@@ -115,7 +104,7 @@ describe('what nvattest says is wrong', () => {
     const attester = await create();
     say('attest.out', failed(result_code));
     say('attest.exit', String(result_code & 0xff));
-    const error = await refusal(attester.attest(nonce, never));
+    const error = await failureOf(attester.attest(nonce, never));
     expect(error).toMatchObject({ code, retryable, message: expect.stringMatching(words) });
     expect(error.message).toContain(`nvattest ${result_code}: rc ${result_code}`);
   });
@@ -133,7 +122,7 @@ describe('what nvattest says is wrong', () => {
     ];
     say('attest.out', { ...attested(nonce, { result: false }), claims, result_code: 12 });
     say('attest.exit', '12');
-    expect((await refusal(attester.attest(nonce, never))).message).toContain(
+    expect((await failureOf(attester.attest(nonce, never))).message).toContain(
       '(nvattest 12: GPU 0: measurements 9, 52 differ from the reference values; vbios-rim-version-match is false; driver-rim-cert-chain: ocsp revoked)',
     );
   });
@@ -148,7 +137,7 @@ describe('what nvattest says is wrong', () => {
     async (result_code, retryable, words) => {
       say('collect-evidence.out', { evidences: null, result_code, result_message: 'no' });
       say('collect-evidence.exit', String(result_code & 0xff));
-      const error = await refusal(create());
+      const error = await failureOf(create());
       expect(error).toMatchObject({ code: 'collection_failed', retryable, message: expect.stringMatching(words) });
       expect(error.message).toMatch(/^ATTESTER=nvattest cannot run here: /);
     },
@@ -161,7 +150,7 @@ describe('what nvattest says is wrong', () => {
       'The following arguments were not expected: --format\nRun with --help for more information.\n',
     );
     say('collect-evidence.exit', '109');
-    expect(await refusal(create())).toMatchObject({
+    expect(await failureOf(create())).toMatchObject({
       retryable: false,
       message: expect.stringContaining('install a newer one'),
     });

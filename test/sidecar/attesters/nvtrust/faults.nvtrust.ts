@@ -1,10 +1,9 @@
 // What goes wrong at a node, one thing at a time, under NVIDIA's own verifier: each is a code and a message, never an answer.
-import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { labelled } from '../../../../sidecar/attesters/simulated/twin.ts';
 import type { Attester, AttesterError, Collected } from '../../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
+import { freshNonce } from '../../../support/attest.ts';
 import { eventually } from '../../../support/harness.ts';
 import { type Faults, noFaults } from '../../../twin/faults.ts';
 import { plainAttest } from '../../../twin/plain.ts';
@@ -99,7 +98,7 @@ describe.skipIf(lacks !== null)(
 
     /** What the sidecar does with one nonce, before its scheduler tries again or stops trying. */
     async function attest(): Promise<Collected> {
-      const nonce = randomBytes(32).toString('hex') as Nonce;
+      const nonce = freshNonce();
       const collected = await attester.attest(nonce, AbortSignal.timeout(20_000));
       await checkCollected(collected, nonce, attester);
       return collected;
@@ -143,13 +142,13 @@ describe.skipIf(lacks !== null)(
     // Two things for which NVIDIA's own verdict is true, and what we make of them.
     it("NVIDIA's verifier says true for a broken signature on GPU 1 of 2; the attester does not", async () => {
       twin.faults.report.set(1, { breakSignature: true });
-      expect((await plainAttest(twin, randomBytes(32).toString('hex'))).result).toBe(true);
+      expect((await plainAttest(twin, freshNonce())).result).toBe(true);
       await expect(attest()).rejects.toThrow('report_signature');
     });
 
     it("NVIDIA's verifier says true for an OCSP answer whose time is over; verify/ is where that fails", async () => {
       twin.faults.ocsp = 'expired';
-      expect((await plainAttest(twin, randomBytes(32).toString('hex'))).result).toBe(true);
+      expect((await plainAttest(twin, freshNonce())).result).toBe(true);
       expect((await attest()).evidence).toHaveLength(2);
     });
   },

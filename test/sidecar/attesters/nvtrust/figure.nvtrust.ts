@@ -1,16 +1,14 @@
 // What keeping workers warm is worth: the time of a warm worker's answer beside a cold start of the same SDK.
-import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import type { Attester } from '../../../../sidecar/common/attester.ts';
+import { freshNonce } from '../../../support/attest.ts';
 import { plainAttest } from '../../../twin/plain.ts';
 import { startNvtrust } from '../../../twin/stage.ts';
 import { startTwin, type Twin } from '../../../twin/twin.ts';
 
 const lacks = inject('twinLacks');
 const ROUNDS = 5;
-const nonce = () => randomBytes(32).toString('hex') as Nonce;
 const median = (values: number[]) => values.sort((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 
 describe.skipIf(lacks !== null)(`a warm worker${lacks === null ? '' : `, SKIPPED without ${lacks}`}`, () => {
@@ -32,10 +30,10 @@ describe.skipIf(lacks !== null)(`a warm worker${lacks === null ? '' : `, SKIPPED
     for (let round = 0; round < ROUNDS; round++) {
       await delay(1_000); // the successor is up, and this machine quiet
       const begin = performance.now();
-      await attester.attest(nonce(), new AbortController().signal);
+      await attester.attest(freshNonce(), new AbortController().signal);
       warm.push(performance.now() - begin);
       await delay(500);
-      cold.push((await plainAttest(twin, nonce())).ms);
+      cold.push((await plainAttest(twin, freshNonce())).ms);
     }
     const [warm_ms, cold_ms] = [median(warm), median(cold)];
     console.log(

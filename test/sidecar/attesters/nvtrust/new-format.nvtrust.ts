@@ -1,13 +1,12 @@
 // A driver whose reports NVIDIA's Python SDK cannot read: the sidecar says so, and chooses nvattest by itself where it can.
-import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { createAttester } from '../../../../sidecar/attesters/choose.ts';
 import type { Attester } from '../../../../sidecar/common/attester.ts';
 import { loadConfig } from '../../../../sidecar/config.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
+import { freshNonce } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
 import { SOCKET_FILE } from '../../../twin/library.ts';
 import { writeNvattest } from '../../../twin/nvattest.ts';
@@ -15,7 +14,6 @@ import { plainAttest } from '../../../twin/plain.ts';
 import { startTwin, type Twin } from '../../../twin/twin.ts';
 
 const lacks = inject('twinLacks');
-const freshNonce = () => randomBytes(32).toString('hex') as Nonce;
 
 describe.skipIf(lacks !== null)(
   `a driver with the newer report format${lacks === null ? '' : `, SKIPPED without ${lacks}`}`,

@@ -1,10 +1,8 @@
-import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { failure } from '../../../../sidecar/attesters/nvtrust/failures.ts';
 import {
   createNvtrustAttester,
@@ -13,6 +11,7 @@ import {
 } from '../../../../sidecar/attesters/nvtrust/nvtrust.ts';
 import type { Attester } from '../../../../sidecar/common/attester.ts';
 import { loadConfig } from '../../../../sidecar/config.ts';
+import { freshNonce, never } from '../../../support/attest.ts';
 import { eventually, type Folder, temporaryFolder } from '../../../support/harness.ts';
 
 const FAKE = fileURLToPath(new URL('nvtrust-fake-worker.ts', import.meta.url));
@@ -40,8 +39,6 @@ const read = (file: string) =>
 const tell = (file: 'start' | 'behaviour', what: string) => writeFileSync(join(folder.path, file), what);
 const started = () => read('started').split('\n').filter(Boolean);
 const processes = () => started().map((line) => Number.parseInt(line, 10));
-const nonce = () => randomBytes(32).toString('hex') as Nonce;
-const never = new AbortController().signal;
 
 function alive(pid: number): boolean {
   try {
@@ -69,7 +66,7 @@ describe('the workers of nvtrust', () => {
   it('are warm before the first request, serve one each, and are replaced', async () => {
     const warm = await start();
     expect(warm).toMatchObject({ name: 'nvtrust', devices: [{ arch: 'HOPPER', model: 'FAKE' }], simulated: null });
-    const nonces = Array.from({ length: 5 }, nonce);
+    const nonces = Array.from({ length: 5 }, freshNonce);
     for (const one of nonces) expect((await warm.attest(one, never)).token).toContain('JWT');
     expect(read('asked').split('\n').filter(Boolean)).toEqual(nonces);
     await eventually(() => started().length === 7);
@@ -82,7 +79,7 @@ describe('the workers of nvtrust', () => {
     const warm = await start({ workers: 1 });
     const [, cwd = ''] = started()[0]?.split(' ') ?? [];
     expect(existsSync(join(cwd, 'attestation_sdk.log'))).toBe(true);
-    await warm.attest(nonce(), never);
+    await warm.attest(freshNonce(), never);
     await eventually(() => !existsSync(cwd));
   });
 
@@ -109,19 +106,19 @@ describe('the workers of nvtrust', () => {
   ])('one that %s is a coded error, and the next one answers', async (_what, behaviour, message, retryable) => {
     const warm = await start({ answer_deadline_ms: 700 });
     tell('behaviour', behaviour);
-    await expect(warm.attest(nonce(), never)).rejects.toMatchObject({
+    await expect(warm.attest(freshNonce(), never)).rejects.toMatchObject({
       name: 'AttesterError',
       message: expect.stringContaining(message),
       retryable,
     });
     tell('behaviour', 'good');
-    expect((await warm.attest(nonce(), never)).evidence).toHaveLength(1);
+    expect((await warm.attest(freshNonce(), never)).evidence).toHaveLength(1);
   });
 
   it('never give a token twice', async () => {
     const warm = await start();
     tell('behaviour', 'same_token');
-    const one = nonce();
+    const one = freshNonce();
     await warm.attest(one, never);
     await expect(warm.attest(one, never)).rejects.toMatchObject({ message: expect.stringContaining('previous_token') });
   });
@@ -130,7 +127,7 @@ describe('the workers of nvtrust', () => {
     const warm = await start({ workers: 1 });
     tell('behaviour', 'hang');
     const leave = new AbortController();
-    const asked = warm.attest(nonce(), leave.signal);
+    const asked = warm.attest(freshNonce(), leave.signal);
     await eventually(() => read('asked') !== '');
     const [pid = 0] = processes();
     leave.abort(new Error('cancelled'));
@@ -164,10 +161,10 @@ describe('the workers of nvtrust', () => {
   it('that stop coming up are tried ever more seldom, refuse at once, and come back by themselves', async () => {
     const warm = await start({ workers: 1, start_deadline_ms: 2_000, backoff_ms: 100 });
     tell('start', 'failed:no_driver');
-    await warm.attest(nonce(), never);
+    await warm.attest(freshNonce(), never);
     await eventually(() => trouble.length >= 3);
     const begin = performance.now();
-    await expect(warm.attest(nonce(), never)).rejects.toMatchObject({
+    await expect(warm.attest(freshNonce(), never)).rejects.toMatchObject({
       message: 'no_driver: as told',
       retryable: false,
     });
@@ -176,7 +173,7 @@ describe('the workers of nvtrust', () => {
     tell('start', 'good');
     await eventually(
       () =>
-        warm.attest(nonce(), never).then(
+        warm.attest(freshNonce(), never).then(
           () => true,
           () => false,
         ),
@@ -191,7 +188,7 @@ describe('the workers of nvtrust', () => {
     for (const pid of processes()) process.kill(pid, 'SIGKILL');
     await eventually(() => trouble.length >= 2);
     await eventually(() => processes().length >= 3);
-    expect((await warm.attest(nonce(), never)).evidence).toHaveLength(1);
+    expect((await warm.attest(freshNonce(), never)).evidence).toHaveLength(1);
     expect(trouble[0]).toContain('worker_died');
   });
 

@@ -1,23 +1,22 @@
 // NVIDIA's own Python verifier, unmodified, over a simulated GPU: it says true for our nonce, from a chat to the last check.
 import { spawn } from 'node:child_process';
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { createNvtrustAttester } from '../../../../sidecar/attesters/nvtrust/nvtrust.ts';
 import { loadConfig } from '../../../../sidecar/config.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';
 import { parseToken } from '../../../../verify/token/token.ts';
+import { freshNonce, never } from '../../../support/attest.ts';
 import { CHAT, chat } from '../../../support/client.ts';
 import { eventually, temporaryFolder } from '../../../support/harness.ts';
 import { plainAttest } from '../../../twin/plain.ts';
 import { type Stage, startStage } from '../../../twin/stage.ts';
 
 const lacks = inject('twinLacks');
-const never = new AbortController().signal;
 
 describe.skipIf(lacks !== null)(`NVIDIA's verifier${lacks === null ? '' : `, SKIPPED without ${lacks}`}`, () => {
   describe.each([1, 2])('over %i GPU(s)', (count) => {
@@ -28,7 +27,7 @@ describe.skipIf(lacks !== null)(`NVIDIA's verifier${lacks === null ? '' : `, SKI
     afterAll(() => stage?.close());
 
     it('says true for a fresh nonce of ours, through the attester', async () => {
-      const nonce = randomBytes(32).toString('hex') as Nonce;
+      const nonce = freshNonce();
       const { token, evidence } = await stage.sidecar.attester.attest(nonce, never);
       const said = parseToken(token);
       expect(said).toMatchObject({ kind: 'nvtrust', overallResult: true, issuer: 'LOCAL_GPU_VERIFIER' });
@@ -40,7 +39,7 @@ describe.skipIf(lacks !== null)(`NVIDIA's verifier${lacks === null ? '' : `, SKI
     });
 
     it('says the same without us', async () => {
-      expect((await plainAttest(stage.twin, randomBytes(32).toString('hex'))).result).toBe(true);
+      expect((await plainAttest(stage.twin, freshNonce())).result).toBe(true);
     });
 
     it('stands behind a chat with tee, and the answer passes every check of ours', async () => {

@@ -1,12 +1,11 @@
 // NVIDIA's own GPU and switch verifiers, unmodified, over a node behind protected PCIe, and over a B200: true, or a refusal.
-import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
 import { labelled } from '../../../../sidecar/attesters/simulated/twin.ts';
 import type { Attester, AttesterError } from '../../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';
 import { parseToken } from '../../../../verify/token/token.ts';
+import { freshNonce } from '../../../support/attest.ts';
 import { CHAT, chat } from '../../../support/client.ts';
 import { eventually } from '../../../support/harness.ts';
 import { type Faults, noFaults } from '../../../twin/faults.ts';
@@ -16,7 +15,6 @@ import { startTwin, type Twin } from '../../../twin/twin.ts';
 
 const lacks = inject('twinLacks');
 const suffix = lacks === null ? '' : `, SKIPPED without ${lacks}`;
-const freshNonce = () => randomBytes(32).toString('hex') as Nonce;
 
 describe.skipIf(lacks !== null).each([
   ['two H100 behind two NVSwitches', { switch_count: 2 }, ['HOPPER', 'HOPPER', 'LS10', 'LS10']],

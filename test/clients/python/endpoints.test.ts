@@ -1,16 +1,16 @@
 // The Python clients of /v1/responses, /v1/messages and /v1/embeddings, in a process of their own that asks one question a line.
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { appraiseAttestation } from '../../verify/index.ts';
-import { type Service, startService, temporaryFolder } from '../support/harness.ts';
-import { FORM_ANSWER, FORM_CALL, formScripts, vectorOf } from './form-scripts.ts';
-import { makeVenv, pinned } from './venv.ts';
+import { appraiseAttestation } from '../../../verify/index.ts';
+import { type Service, startService, temporaryFolder } from '../../support/harness.ts';
+import { usePython } from '../../support/line-process.ts';
+import { makeVenv, pinned } from '../../support/venv.ts';
+import { FORM_ANSWER, FORM_CALL, formScripts, vectorOf } from '../form-scripts.ts';
 
 const REQUIREMENTS = fileURLToPath(new URL('requirements-endpoints.txt', import.meta.url));
+const DRIVER = fileURLToPath(new URL('endpoints_client.py', import.meta.url));
 const python = makeVenv(REQUIREMENTS, 'endpoints-venv');
 const skipped = python === null ? ' SKIPPED: PyPI cannot be reached' : '';
 
@@ -103,28 +103,17 @@ interface Outcome {
   readonly failure: { readonly type: string; readonly status: number | null; readonly message: string } | null;
 }
 
-/** Importing the clients takes a busy machine a while. */
-const START_TIMEOUT_MS = 120_000;
 const KEY = 'sk-endpoints';
 const { script, answers } = formScripts();
 const folder = temporaryFolder();
 const rows: string[] = [];
 let service: Service;
-let child: ChildProcessWithoutNullStreams;
-let lines: AsyncIterator<string>;
-let errors = '';
-
-async function hear(): Promise<unknown> {
-  const line = await lines.next();
-  if (line.done) throw new Error(`endpoints_client.py ended:\n${errors}`);
-  return JSON.parse(line.value);
-}
+const driver = usePython(python, [DRIVER], { LANGSMITH_TRACING: 'false' });
 
 async function ask(client: string, mode: Mode, tee: Tee, model: string, apiKey = KEY): Promise<Outcome> {
   answers.length = 0;
   const question = { client, mode, tee, model, apiKey, baseURL: `${service.gateway.url}/v1` };
-  child.stdin.write(`${JSON.stringify(question)}\n`);
-  return (await hear()) as Outcome;
+  return driver.ask(question);
 }
 
 /** Fails the test unless `found` proves the exchange number `i`, byte for byte. */
@@ -141,21 +130,12 @@ async function expectProof(found: unknown, endpoint: string, sent: string | unde
 
 describe.skipIf(python === null)(`the clients of other endpoints${skipped}`, () => {
   beforeAll(async () => {
-    child = spawn(python ?? '', [fileURLToPath(new URL('endpoints_client.py', import.meta.url))], {
-      env: { PATH: process.env.PATH, LANGSMITH_TRACING: 'false', PYTHONDONTWRITEBYTECODE: '1' },
-    });
-    child.stderr.on('data', (data) => {
-      errors = (errors + data).slice(-4_000);
-    });
-    lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     const keys = join(folder.path, 'keys');
     writeFileSync(keys, `${KEY}\n`);
     service = await startService({ API_KEYS_FILE: keys });
     service.backend.script = script;
-    await hear(); // "ready"
-  }, START_TIMEOUT_MS);
+  });
   afterAll(async () => {
-    child?.kill();
     await service?.close();
     folder.remove();
     console.log(`\n${rows.join('\n')}\n`);

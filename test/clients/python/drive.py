@@ -1,4 +1,4 @@
-"""The Python half of driver.ts: says "ready", then reads one question a line, lets a client ask it, prints one outcome a line, as JSON."""
+"""The Python half of ../driver.ts: says "ready", then reads one question a line, lets a client ask it, prints one outcome a line, as JSON."""
 
 import json
 import sys

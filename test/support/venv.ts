@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url));
+const REQUIREMENTS = fileURLToPath(new URL('../clients/python/requirements.txt', import.meta.url));
 const CACHE = fileURLToPath(new URL('../../.cache', import.meta.url));
 const INSTALL_TIMEOUT_MS = 300_000;
 /** What pip says while it tries a network that is not there, and what it gives up with then. */

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2] / "examples"))
+sys.path.append(str(Path(__file__).parents[3] / "examples"))
 
 from drive import WEATHER, by_id, drive, tee_body, tee_headers  # noqa: E402
 from langchain_attestation import AttestedChatOpenAI  # noqa: E402
