@@ -13,6 +13,9 @@ export interface Evidence {
   readonly certificate_chain: string;
 }
 
+/** The kinds of processor evidence, `type` of the member `cpu`. */
+export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
+
 /** The member `attestation` of a response: the three members of the specification, and optional evidence. */
 export interface Attestation {
   /** The exact text whose SHA-256 the nonce commits to. */

@@ -1,7 +1,7 @@
 // Documents that are the same for all clients: gzipped once, with an ETag by which clients revalidate their copy.
 import { createHash } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
-import type { Context } from './context.ts';
+import type { Context } from 'hono';
 
 export interface SharedDocument {
   /** The media type, with its charset where it has one. */

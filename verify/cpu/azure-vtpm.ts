@@ -14,7 +14,13 @@ import {
 } from '../common/bytes.ts';
 import { CheckFailure, type Passed, seen } from '../common/checks.ts';
 import { ByteReader } from './byte-reader.ts';
-import type { TpmQuote } from './cpu-member.ts';
+
+/** The message that a vTPM signed (TPM 2.0 part 2, §10.12.8), the signature, and the registers that it covers. */
+export interface TpmQuote {
+  readonly message: Uint8Array;
+  readonly signature: Uint8Array;
+  readonly pcrs: readonly Uint8Array[];
+}
 
 export interface HclReport {
   /** The processor's report; of TDX the unsigned one, whose quote comes separately. */

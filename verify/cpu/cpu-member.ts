@@ -4,6 +4,7 @@ import { EncodingError, fromBase64, fromHex, fromUtf8, isDigest } from '../commo
 import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
+import type { TpmQuote } from './azure-vtpm.ts';
 import type { CpuType, TdxCollateral } from './cpu-options.ts';
 
 export interface CpuMember {
@@ -20,13 +21,6 @@ export interface CpuMember {
   readonly tpm: TpmQuote | null;
   /** TDX: CCEL, or JSON of dstack's form. */
   readonly eventLog: Uint8Array | null;
-}
-
-/** The message that a vTPM signed (TPM 2.0 part 2, §10.12.8), the signature, and the registers that it covers. */
-export interface TpmQuote {
-  readonly message: Uint8Array;
-  readonly signature: Uint8Array;
-  readonly pcrs: readonly Uint8Array[];
 }
 
 const MAX_CHARACTERS = 8 * 1024 * 1024;

@@ -1,16 +1,11 @@
 // The options and the report of a verification of a processor's evidence.
+import type { CpuType } from '../../proto/attestation.ts';
 import type { Check } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
+import type { Product, SnpTcb, SnpTcbPart } from './snp-report.ts';
 
-export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
-
-/** AMD's processors with SEV-SNP. */
-export const PRODUCTS = ['Milan', 'Genoa', 'Turin'] as const;
-export type Product = (typeof PRODUCTS)[number];
-
-/** Security versions of AMD's firmware. `fmc` is Turin's alone. */
-export type SnpTcbPart = 'fmc' | 'bl' | 'tee' | 'snp' | 'ucode';
-export type SnpTcb = Readonly<Partial<Record<SnpTcbPart, number>>>;
+export { PRODUCTS } from './snp-report.ts';
+export type { CpuType, Product, SnpTcb, SnpTcbPart };
 
 /** Intel's words for a platform's state; `NotSupported`: no level of the TCB info is met. */
 export const TCB_STATUSES = [

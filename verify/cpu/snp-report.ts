@@ -2,7 +2,14 @@
 // Nothing that it returns is trusted before the checks in snp-checks.ts have passed.
 import { isZero } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
-import type { Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
+
+/** AMD's processors with SEV-SNP. */
+export const PRODUCTS = ['Milan', 'Genoa', 'Turin'] as const;
+export type Product = (typeof PRODUCTS)[number];
+
+/** Security versions of AMD's firmware. `fmc` is Turin's alone. */
+export type SnpTcbPart = 'fmc' | 'bl' | 'tee' | 'snp' | 'ucode';
+export type SnpTcb = Readonly<Partial<Record<SnpTcbPart, number>>>;
 
 export interface SnpReport {
   readonly version: number;

@@ -15,8 +15,15 @@ import {
 } from '../common/checks.ts';
 import { requireWebCrypto } from '../common/webcrypto.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
-import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
-import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';
+import {
+  checkVtpm,
+  type HclReport,
+  parseHclReport,
+  parseTpmAttest,
+  type TpmAttest,
+  type TpmQuote,
+} from './azure-vtpm.ts';
+import { type CpuMember, readCpuMember, readTdxCollateral } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
 import { checkEventLog } from './event-log.ts';
 import { amdRoots, intelRoots } from './pinned-roots.ts';
