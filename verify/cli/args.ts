@@ -4,12 +4,8 @@ import { isEndpoint } from '../../proto/raw.ts';
 import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/index.ts';
 import { LEVELS, type Level } from '../index.ts';
 import { SHELLS, type Shell, usage, usageOf } from './help.ts';
+import { UsageError } from './input.ts';
 import { COMMANDS, type Command, OF_SERVICE } from './table.ts';
-
-/** The command line cannot be followed. The message is one line. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
 
 export interface Arguments {
   readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'replay' | 'proxy';

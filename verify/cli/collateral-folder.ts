@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { fromBase64 } from '../common/bytes.ts';
 import { type CollateralOptions, createCollateral } from '../gpu/collateral.ts';
 import type { Collateral } from '../policy/options.ts';
-import { type Arguments, UsageError } from './args.ts';
-import { readBytes, unusable } from './input.ts';
+import type { Arguments } from './args.ts';
+import { readBytes, UsageError, unusable } from './input.ts';
 
 const RIM_FOLDER = 'rim';
 const OCSP_FOLDER = 'ocsp';

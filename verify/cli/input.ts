@@ -1,7 +1,11 @@
 // Reads the files that the command line names.
 import { readFileSync } from 'node:fs';
 import { isTranscript } from '../index.ts';
-import { UsageError } from './args.ts';
+
+/** The command line cannot be followed. The message is one line. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
 
 /** Larger files are refused before they are read into memory as text. */
 export const MAX_INPUT_BYTES = 256 * 1024 * 1024;

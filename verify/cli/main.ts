@@ -16,10 +16,10 @@ import {
   type VerifyOptions,
 } from '../index.ts';
 import { parsePem } from '../x509/certificate.ts';
-import { type Arguments, helpOf, type Request, readArguments, UsageError } from './args.ts';
+import { type Arguments, helpOf, type Request, readArguments } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
 import { completion } from './help.ts';
-import { MAX_INPUT_BYTES, readInput, readText, unquoted } from './input.ts';
+import { MAX_INPUT_BYTES, readInput, readText, UsageError, unquoted } from './input.ts';
 import { replay } from './replay.ts';
 import { plain, printCpuReport, printReport } from './report.ts';
 

@@ -5,8 +5,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { type UnprovenAnswerError, verifyingFetch } from '../clients/fetch.ts';
 import { MEANING, type SealedFetchError, type SealedSession, sealedFetch } from '../clients/sealed.ts';
 import { VerificationError, type VerifyOptions } from '../index.ts';
-import { type Arguments, UsageError } from './args.ts';
-import { readText, unusable } from './input.ts';
+import type { Arguments } from './args.ts';
+import { readText, UsageError, unusable } from './input.ts';
 import { type Loopback, startLoopback } from './loopback.ts';
 import { plain } from './report.ts';
 

@@ -1,8 +1,7 @@
 // `countersign replay`: sends the signed request again, byte for byte, verifies each new proof, and reports where responses differ.
 import { readLimited } from '../common/read-limited.ts';
 import { type Exchange, VerificationError, type Verified, type VerifyOptions, verifyAttestation } from '../index.ts';
-import { UsageError } from './args.ts';
-import { MAX_INPUT_BYTES } from './input.ts';
+import { MAX_INPUT_BYTES, UsageError } from './input.ts';
 import { plain } from './report.ts';
 
 interface Replay {
