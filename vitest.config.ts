@@ -107,7 +107,7 @@ const projects = Object.entries(SUITES).map(([name, { include, globalSetup, plug
 export default defineConfig({
   test: {
     projects,
-    reporters: ['default', './test/faults/reporter.ts'],
+    reporters: ['default', './test/support/reporter.ts'],
     // Taking containers down takes a while.
     teardownTimeout: 120_000,
   },

@@ -1,6 +1,6 @@
-// Prints the fault table when all faults have run.
+// Of every suite: prints the table of the faults when all that ran have run.
 import type { Reporter, TestCase } from 'vitest/node';
-import { type Row, table } from './table.ts';
+import { type Row, table } from '../faults/table.ts';
 
 export default class FaultTable implements Reporter {
   readonly #rows: Row[] = [];
