@@ -30,7 +30,7 @@ export interface Bounds {
   readonly descriptors: number;
 }
 
-/** @throws when it does not listen within 20 s. */
+/** Starts it, and waits until each of its workers listens. @throws when one does not within 20 s. */
 export async function startGatewayProcess(
   env: Record<string, string>,
   { cwd = ROOT, log = null, flags = [], bounds }: GatewayProcessOptions = {},
@@ -44,12 +44,13 @@ export async function startGatewayProcess(
       .split('\n')
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line) as Record<string, unknown>);
-  const listening = () => lines().find((line) => line.msg === 'listening');
-  await eventually(() => listening() !== undefined || started.child.exitCode !== null, 20_000).catch((error) => {
+  const listening = () => lines().filter((line) => line.msg === 'listening');
+  const workers = Number(env.WORKERS ?? 1);
+  await eventually(() => listening().length >= workers || started.child.exitCode !== null, 20_000).catch((error) => {
     started.child.kill('SIGKILL');
     throw error;
   });
-  const line = listening();
+  const [line] = listening();
   if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
   const { port } = line.address as { port: number };
   return { ...started, url: `http${line.tls === true ? 's' : ''}://127.0.0.1:${port}`, lines };

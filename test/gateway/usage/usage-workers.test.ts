@@ -27,7 +27,6 @@ beforeEach(async () => {
     METRICS_PORT: String(port),
     WORKERS: '2',
   });
-  await eventually(() => gateway.lines().filter(({ msg }) => msg === 'listening').length === 2);
 });
 afterEach(async () => {
   await gateway.kill('SIGTERM');
