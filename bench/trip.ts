@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { createChecker } from '../gateway/attestation/checker.ts';
 import { createSidecar } from '../gateway/attestation/sidecar-client.ts';
 import { createPermits } from '../gateway/limits/permits.ts';
-import { buildRaw, type Nonce } from '../proto/raw.ts';
+import { buildRaw, type Nonce } from '../proto/attestation/raw.ts';
 
 const READY_MS = 15_000;
 const ATTEST_MS = 60_000;

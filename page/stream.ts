@@ -1,5 +1,5 @@
 // Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
-import { PayloadReader, readEvents, SseError } from '../proto/sse.ts';
+import { PayloadReader, readEvents, SseError } from '../proto/stream/sse.ts';
 import { concat } from '../verify/common/bytes.ts';
 import { attestationIn } from '../verify/index.ts';
 import { GatewayError } from './gateway.ts';

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { parse } from 'yaml';
-import { EGRESS, type Launch, SERVICES, writeLaunch, wrongMember } from '../proto/launch.ts';
+import { EGRESS, type Launch, SERVICES, writeLaunch, wrongMember } from '../proto/attestation/launch.ts';
 
 const USAGE = `npm run -s launch -- COMPOSE [options] > launch.json
 

@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { readLaunch } from '../proto/attestation/launch.ts';
 import { JsonTextError } from '../proto/json.ts';
-import { readLaunch } from '../proto/launch.ts';
 import { given, httpUrl, integer, logLevel, type Settings, settingsOf, socketPath } from '../proto/settings.ts';
 import type { ProgramEnvironment } from './common/program.ts';
 

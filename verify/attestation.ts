@@ -1,7 +1,7 @@
 // Verifies an attestation: the ordered list of checks, top to bottom.
-import type { Attestation } from '../proto/attestation.ts';
+import type { Attestation } from '../proto/attestation/attestation.ts';
+import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/attestation/raw.ts';
 import { JsonTextError } from '../proto/json.ts';
-import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/raw.ts';
 import { checkBatch } from './binding/batch.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';

@@ -1,5 +1,5 @@
 // Verifies the evidence of one or many devices: every one must pass.
-import type { Evidence } from '../proto/attestation.ts';
+import type { Evidence } from '../proto/attestation/attestation.ts';
 import { readDevices } from './binding/input.ts';
 import { CheckFailure, CheckList, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';

@@ -2,7 +2,7 @@
 // and cpu/index.ts.
 
 // Verifies an attestation, or bare evidence, and reports every check.
-export type { Attestation, Evidence } from '../proto/attestation.ts';
+export type { Attestation, Evidence } from '../proto/attestation/attestation.ts';
 export { appraiseAttestation, verifyAttestation } from './attestation.ts';
 // For code that accepts a saved stream or JSON, and looks for an attestation in it.
 export { isTranscript } from './binding/exchange.ts';

@@ -6,14 +6,14 @@ export { checkBatch } from './binding/batch.ts';
 // For whoever counts failed checks by code.
 export { FAILURE_CODES } from './common/checks.ts';
 export { readLimited } from './common/read-limited.ts';
-// For code that collects evidence behind Azure's paravisor, or the log of a measured boot.
-export { parseHclReport } from './cpu/azure-vtpm.ts';
 export { bootRomKey } from './cpu/binding.ts';
-export { cutEventLog } from './cpu/event-log.ts';
+// For code that collects evidence behind Azure's paravisor, or the log of a measured boot.
+export { parseHclReport } from './cpu/evidence/azure-vtpm.ts';
+export { cutEventLog } from './cpu/evidence/event-log.ts';
 // For code that fetches endorsements: their subject, and their end. What these return is not yet verified.
-export { parseSnpReport, SNP_REPORT_BYTES, type SnpReport, tcbOf } from './cpu/snp-report.ts';
+export { parseSnpReport, SNP_REPORT_BYTES, type SnpReport, tcbOf } from './cpu/evidence/snp-report.ts';
+export { parseTdxQuote } from './cpu/evidence/tdx-quote.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';
-export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
 // A report as EAR.
 export { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE, EAR_PROFILE, earOf } from './forms/ear.ts';

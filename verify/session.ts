@@ -1,7 +1,7 @@
 // Verifies a session by itself: the statement that devices and processor both signed, before any response or for many.
-import type { Evidence } from '../proto/attestation.ts';
+import type { Evidence } from '../proto/attestation/attestation.ts';
+import { readStatement } from '../proto/attestation/statement.ts';
 import { isObject } from '../proto/json.ts';
-import { readStatement } from '../proto/statement.ts';
 import { readSessionEvidence } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
 import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './common/checks.ts';

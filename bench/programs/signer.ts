@@ -1,6 +1,6 @@
 // What the simulated GPU costs by itself, in a process of its own: CPU of one attestation, and of the sidecar's check of it.
 import { createHash, randomBytes } from 'node:crypto';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Collected } from '../../sidecar/common/attester.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';

@@ -1,6 +1,6 @@
 // Checks the sidecar's attestations and sessions. The checks run on a thread: a signature check takes a millisecond, and parsing the data
 // of a faulty sidecar may take longer.
-import type { Batch } from '../../proto/batch.ts';
+import type { Batch } from '../../proto/attestation/batch.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../offload/thread.ts';

@@ -1,7 +1,7 @@
 // The interfaces between the parts of attestation, and to the routes: the attestor, the sidecar, its sessions, the store.
-import type { Batch } from '../../proto/batch.ts';
+import type { Batch } from '../../proto/attestation/batch.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Hello, Phases } from '../../proto/frames.ts';
-import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import type { TeeExchange } from '../exchange/relay.ts';
 import type { Owner } from '../keys/keys.ts';

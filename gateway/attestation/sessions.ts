@@ -1,8 +1,8 @@
 // The sidecar's sessions with its processor. Each is checked once, for all responses that are signed in it.
 import { hash, randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { readStatement } from '../../proto/attestation/statement.ts';
 import type { Failed, SessionFrame } from '../../proto/frames.ts';
-import { readStatement } from '../../proto/statement.ts';
 import type { TdxCollateral } from '../../verify/cpu/index.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';

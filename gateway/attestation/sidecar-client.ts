@@ -1,9 +1,9 @@
 // The sidecar client: keeps a connection to the sidecar, repeats requests that a restart left open, and checks every attestation before it
 // is used.
 import type { Socket } from 'node:net';
-import { MAX_LEAVES } from '../../proto/batch.ts';
+import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Failed, Hello, SessionFrame, Signed } from '../../proto/frames.ts';
-import type { Nonce } from '../../proto/raw.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';

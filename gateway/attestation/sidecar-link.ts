@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
-import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
+import { type Batch, MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import {
   attestedBatchHeadSchema,
   attestedHeadSchema,

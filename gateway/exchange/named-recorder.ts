@@ -1,6 +1,7 @@
 // Records a stream of named events that will be attested, /v1/responses and /v1/messages: checks their order, hashes names and payloads,
 // and finds the event that carries the attestation.
 import { isUtf8 } from 'node:buffer';
+import { topLevelMembers } from '../../proto/json.ts';
 import {
   type EventKind,
   type EventRecord,
@@ -8,9 +9,8 @@ import {
   recordEvents,
   type StreamForm,
   type TextDelta,
-} from '../../proto/events.ts';
-import { topLevelMembers } from '../../proto/json.ts';
-import { EVENT_END, isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/sse.ts';
+} from '../../proto/stream/events.ts';
+import { EVENT_END, isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { ByteTemplate, bufferOf, EMPTY, type Hole, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';

@@ -2,9 +2,16 @@
 // reason.
 import { isUtf8 } from 'node:buffer';
 import { setImmediate } from 'node:timers/promises';
-import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/kept-numbers.ts';
-import { EVENT_END, EVENT_START, type EventReader, isDone, PayloadReader, writeEvents } from '../../proto/sse.ts';
+import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/stream/fold.ts';
+import {
+  EVENT_END,
+  EVENT_START,
+  type EventReader,
+  isDone,
+  PayloadReader,
+  writeEvents,
+} from '../../proto/stream/sse.ts';
 import { errorOf } from '../backend/errors.ts';
 import { ByteTemplate, LineHash, MANY_BYTES } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';

@@ -1,8 +1,8 @@
 // Relays one response from the backend to the client. A delivery writes it; when the client disconnects, the backend's request is
 // cancelled.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { StreamForm } from '../../proto/events.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
+import type { StreamForm } from '../../proto/stream/events.ts';
 import type {
   Backend,
   BackendCall,

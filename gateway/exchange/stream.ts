@@ -1,6 +1,6 @@
 // Delivers a stream with its attestation: deltas at once, the chunk with the finish reason only when the response is attested. Without an
 // attestation it is never sent.
-import { SseError } from '../../proto/sse.ts';
+import { SseError } from '../../proto/stream/sse.ts';
 import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';

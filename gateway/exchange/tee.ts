@@ -1,9 +1,9 @@
 // Tee: reads the headers that request it, and prepares an attested response: limits, the sidecar, a store entry, a delivery.
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { streamFormOf } from '../../proto/events.ts';
+import { isEndpoint } from '../../proto/attestation/raw.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
-import { isEndpoint } from '../../proto/raw.ts';
+import { streamFormOf } from '../../proto/stream/events.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import type { GatewayConfig } from '../config.ts';

@@ -2,8 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type * as z from 'zod';
-import { streamFormOf } from '../../proto/events.ts';
-import { type JsonPart, joined } from '../../proto/fold.ts';
+import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/attestation/raw.ts';
 import { duplicateMember, hasAtMost, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import {
   chatRequestSchema,
@@ -14,7 +13,8 @@ import {
   MAX_MESSAGES,
   teeSchema,
 } from '../../proto/openai.ts';
-import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/raw.ts';
+import { streamFormOf } from '../../proto/stream/events.ts';
+import { type JsonPart, joined } from '../../proto/stream/fold.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';

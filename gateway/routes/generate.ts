@@ -1,6 +1,6 @@
 // POST /v1/chat/completions and /v1/completions: validates, forwards and delivers; with tee, attests.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { CHAT_ENDPOINT } from '../../proto/raw.ts';
+import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';
 import type { Headers, ResponseHead } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';

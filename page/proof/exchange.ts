@@ -1,5 +1,5 @@
 // The raw request and response side by side, how they were put together, and the number they hash to.
-import { sha256Hex } from '../../proto/raw.ts';
+import { sha256Hex } from '../../proto/attestation/raw.ts';
 import { batchNonce, readBatch } from '../../verify/binding/batch.ts';
 import type { Attestation } from '../../verify/index.ts';
 import { el } from '../dom.ts';

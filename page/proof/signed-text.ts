@@ -1,7 +1,7 @@
 // The signed texts as people know them: who said what, and where each character of it stands in raw.
 
+import { CHAT_ENDPOINT, splitRaw } from '../../proto/attestation/raw.ts';
 import { arrayElements, topLevelMembers } from '../../proto/json.ts';
-import { CHAT_ENDPOINT, splitRaw } from '../../proto/raw.ts';
 
 export interface Said {
   /** `system`, `user`, `assistant`, `tool` … as the request has it; `assistant` for the answer. */

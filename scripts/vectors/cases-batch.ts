@@ -1,5 +1,5 @@
 // Cases about batches: one nonce that commits to many answers (docs/attestation.md §8).
-import type { RawParts } from '../../proto/raw.ts';
+import type { RawParts } from '../../proto/attestation/raw.ts';
 import { nonceHex, rawOf, WHOLE } from './exchange.ts';
 import { type Attestation, forge } from './forge.ts';
 import { ALONE, type Case, fail, type Kit, type Made, pass } from './kit.ts';

@@ -1,5 +1,5 @@
 // Cases about which endpoint raw is of, and about the streams of each of them.
-import type { RawParts } from '../../proto/raw.ts';
+import type { RawParts } from '../../proto/attestation/raw.ts';
 import { digestOf, type EndpointExchange, EXCHANGES, finalEvent, type Sent, savedStream } from './endpoints.ts';
 import { rawOf } from './exchange.ts';
 import { forge } from './forge.ts';

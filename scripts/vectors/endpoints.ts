@@ -1,6 +1,6 @@
 // The exchanges of each endpoint that the vectors are about: a request, its whole response, and the events of its stream.
 import { createHash } from 'node:crypto';
-import type { RawParts, StreamDigest } from '../../proto/raw.ts';
+import type { RawParts, StreamDigest } from '../../proto/attestation/raw.ts';
 import { PAYLOADS, STREAMED, TIMESTAMP, WHOLE } from './exchange.ts';
 
 /** `name` is null where the endpoint's events have none. */

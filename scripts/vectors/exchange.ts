@@ -1,6 +1,6 @@
 // The requests and answers that the vectors are about, whole and streamed.
 import { createHash } from 'node:crypto';
-import { buildRaw, type Raw, type RawParts } from '../../proto/raw.ts';
+import { buildRaw, type Raw, type RawParts } from '../../proto/attestation/raw.ts';
 import { AT } from './world.ts';
 
 export const TIMESTAMP = Math.floor(AT.getTime() / 1000) - 60;

@@ -1,5 +1,5 @@
 // Merkle trees as RFC 9162 §2.1 defines them, and the nonce over one: a second implementation of docs/attestation.md §8, with nothing of
-// proto/batch.ts.
+// proto/attestation/batch.ts.
 import { createHash } from 'node:crypto';
 
 export type Hash = (...parts: readonly (string | Uint8Array)[]) => Buffer;

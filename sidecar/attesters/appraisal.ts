@@ -1,6 +1,6 @@
 // An appraisal by verify/ in this process: its error, and the renewal of cached inputs before it is repeated.
-import type { Evidence } from '../../proto/attestation.ts';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { AttesterError } from '../common/attester.ts';
 import type { Collector } from '../driver/collector.ts';

@@ -1,7 +1,7 @@
 // Chooses the attester that the configuration names.
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import { type Attester, AttesterError, failed } from '../common/attester.ts';
 import { shared, until } from '../common/lock.ts';
 import type { SidecarConfig } from '../config.ts';

@@ -1,6 +1,6 @@
 // The interface of an attester (each folder in attesters/ is one), which collects evidence over a nonce and has it appraised; its errors.
-import type { Evidence } from '../../proto/attestation.ts';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 
 export interface Device {
   /** 'HOPPER', 'BLACKWELL', 'LS10'. */

@@ -1,5 +1,5 @@
 // The interface of a collector (tsm.ts, azure.ts, simulated/), which has this machine's processor sign 64 bytes, and its errors.
-import type { CpuType } from '../../proto/attestation.ts';
+import type { CpuType } from '../../proto/attestation/attestation.ts';
 import { type AttesterError, failed } from '../common/attester.ts';
 
 /** The processor's evidence, as members of the attestation's `cpu`. docs/attestation.md §7 describes them. */

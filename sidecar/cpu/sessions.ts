@@ -3,9 +3,9 @@
 import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import type { Evidence } from '../../proto/attestation.ts';
-import type { Nonce } from '../../proto/raw.ts';
-import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '../../proto/statement.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
+import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '../../proto/attestation/statement.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { bootRomKey, checkSession } from '../../verify/service.ts';
 import { AttesterError, failed } from '../common/attester.ts';

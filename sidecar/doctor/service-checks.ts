@@ -1,7 +1,7 @@
 // The doctor's checks beyond the node: services, clocks, and one trial attestation.
 
-import { buildRaw } from '../../proto/raw.ts';
-import { readStatement } from '../../proto/statement.ts';
+import { buildRaw } from '../../proto/attestation/raw.ts';
+import { readStatement } from '../../proto/attestation/statement.ts';
 import type { CpuType } from '../../verify/cpu/index.ts';
 import {
   appraiseAttestation,

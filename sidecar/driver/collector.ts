@@ -1,6 +1,6 @@
 // Collects evidence over a nonce from every device in parallel: one report at a time from each GPU, and from all switches together.
-import type { Evidence } from '../../proto/attestation.ts';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { Device } from '../common/attester.ts';
 import { createLock, holding, until } from '../common/lock.ts';
 import { refusal } from './errors.ts';

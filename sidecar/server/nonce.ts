@@ -2,8 +2,8 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
+import { type Nonce, splitRaw } from '../../proto/attestation/raw.ts';
 import { JsonTextError } from '../../proto/json.ts';
-import { type Nonce, splitRaw } from '../../proto/raw.ts';
 
 /** Above this size, hashing raw takes longer than handing it to a thread. */
 const OFFLOAD_BYTES = 128 * 1024;

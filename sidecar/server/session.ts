@@ -1,7 +1,8 @@
 // One gateway's connection: reads its frames, queues its requests, sends one result for each id.
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import type { Evidence } from '../../proto/attestation.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import { MAX_RAW_LENGTH, type Nonce } from '../../proto/attestation/raw.ts';
 import {
   type AttestedBatchHead,
   attestHeadSchema,
@@ -16,7 +17,6 @@ import {
   toSidecarSchema,
 } from '../../proto/frames.ts';
 import { JsonTextError } from '../../proto/json.ts';
-import { MAX_RAW_LENGTH, type Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../common/attester.ts';
 import { RETRY_AFTER_MS } from '../common/retry.ts';
 import { SessionBusy, type Sessions, type Signed } from '../cpu/sessions.ts';

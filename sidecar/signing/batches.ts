@@ -1,8 +1,8 @@
 // Batches: requests that allow it wait together for the GPU and share one nonce, as the leaves of a Merkle tree.
 import { setImmediate } from 'node:timers/promises';
-import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
+import { type Batch, MAX_LEAVES } from '../../proto/attestation/batch.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Phases } from '../../proto/frames.ts';
-import type { Nonce } from '../../proto/raw.ts';
 import type { Collected } from '../common/attester.ts';
 import { QueueFull, withDeadline } from './queue.ts';
 import { type Leaf, makeLeaf, makeTree } from './tree.ts';

@@ -1,6 +1,6 @@
 // Checks an attester's result before it goes to a gateway: evidence of each device that the attester has, and each report by
 // verify/gpu/report-check.ts, as the gateway checks it again.
-import type { Nonce } from '../../proto/raw.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { checkReports } from '../../verify/service.ts';
 import { type Attester, type Collected, failed } from '../common/attester.ts';

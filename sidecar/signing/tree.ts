@@ -1,7 +1,7 @@
-// The Merkle tree of a batch: salts, hashes, the nonce that the GPU signs, and each leaf's path (RFC 9162 §2.1, proto/batch.ts).
+// The Merkle tree of a batch: salts, hashes, the nonce that the GPU signs, and each leaf's path (RFC 9162 §2.1, proto/attestation/batch.ts).
 import { hash, randomBytes, randomInt } from 'node:crypto';
-import { type Batch, leafMessage, nodeMessage, nonceMessage } from '../../proto/batch.ts';
-import type { Nonce } from '../../proto/raw.ts';
+import { type Batch, leafMessage, nodeMessage, nonceMessage } from '../../proto/attestation/batch.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 
 const SALT_BYTES = 32;
 const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer');

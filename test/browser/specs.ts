@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { buildRaw, nonceOf } from '../../proto/raw.ts';
+import { buildRaw, nonceOf } from '../../proto/attestation/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { evidenceCases } from '../nvidia/cases.ts';

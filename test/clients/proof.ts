@@ -1,9 +1,9 @@
 // What an attestation must be wherever a client found it: the hash of raw, raw the very exchange, and accepted by the verify endpoint.
 import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
-import type { Attestation } from '../../proto/attestation.ts';
-import { attestationSchema } from '../../proto/attestation-schema.ts';
-import { splitRaw } from '../../proto/raw.ts';
+import type { Attestation } from '../../proto/attestation/attestation.ts';
+import { attestationSchema } from '../../proto/attestation/attestation-schema.ts';
+import { splitRaw } from '../../proto/attestation/raw.ts';
 import { ask } from '../support/client.ts';
 import { expectedRaw } from './scripts.ts';
 import type { Service } from './service.ts';

@@ -1,7 +1,7 @@
 // The backend that the client tests stand before: the model's name in a request says how it answers.
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
-import { foldPayloads } from '../../proto/fold.ts';
+import { foldPayloads } from '../../proto/stream/fold.ts';
 import { answer, DONE, event, type Script } from '../support/backend.ts';
 import { formOf, formScripts } from './form-scripts.ts';
 

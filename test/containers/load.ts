@@ -1,6 +1,6 @@
 // A steady stream of requests with tee, each answer checked: proven, its own, and when it came.
 import { createHash } from 'node:crypto';
-import { splitRaw } from '../../proto/raw.ts';
+import { splitRaw } from '../../proto/attestation/raw.ts';
 import { type Answer, ask } from '../support/client.ts';
 import type { Stage } from './stage.ts';
 

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { splitRaw } from '../../proto/raw.ts';
+import { splitRaw } from '../../proto/attestation/raw.ts';
 import type { VerificationReport } from '../../verify/index.ts';
 import { temporaryFolder } from '../support/harness.ts';
 import { AT, simulatedRoot } from '../verify/maker.ts';

@@ -1,6 +1,7 @@
 // Nasty streams with a proof in them, and the three ways on which one reaches a client.
-import { foldPayloads } from '../../proto/fold.ts';
-import type { RawParts } from '../../proto/raw.ts';
+
+import type { RawParts } from '../../proto/attestation/raw.ts';
+import { foldPayloads } from '../../proto/stream/fold.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { VerificationError, type Verified, verifyAttestation } from '../../verify/index.ts';
 import { AT, attest, EXCHANGE, PAYLOADS, REQUEST, simulatedRoot, streamed } from '../verify/maker.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { readLaunch, writeLaunch } from '../../proto/launch.ts';
+import { readLaunch, writeLaunch } from '../../proto/attestation/launch.ts';
 import { ConfigError, loadConfig, readLaunchFile } from '../../sidecar/config.ts';
 import { temporaryFolder } from '../support/harness.ts';
 

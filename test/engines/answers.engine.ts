@@ -1,6 +1,6 @@
 // The same question to the engine itself, through the gateway, and with tee: one answer, and the last one proven.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { foldPayloads } from '../../proto/fold.ts';
+import { foldPayloads } from '../../proto/stream/fold.ts';
 import { type Answer, ask } from '../support/client.ts';
 import { MODEL, missing } from './llama-server.ts';
 import { provenStream, provenWhole } from './proof.ts';

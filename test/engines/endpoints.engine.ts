@@ -1,7 +1,7 @@
 // llama-server's /v1/responses and /v1/messages through the gateway: the words of the engine itself, and with tee proven, whole and streamed.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { splitRaw } from '../../proto/raw.ts';
-import { readEvents } from '../../proto/sse.ts';
+import { splitRaw } from '../../proto/attestation/raw.ts';
+import { readEvents } from '../../proto/stream/sse.ts';
 import { type Answer, ask } from '../support/client.ts';
 import { MODEL, missing } from './llama-server.ts';
 import { type Stage, startStage } from './stage.ts';

@@ -1,9 +1,9 @@
 // Takes an attested answer apart, byte for byte, and has its attestation verified over HTTP.
 import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
-import { foldPayloads } from '../../proto/fold.ts';
+import { splitRaw } from '../../proto/attestation/raw.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
-import { splitRaw } from '../../proto/raw.ts';
+import { foldPayloads } from '../../proto/stream/fold.ts';
 import { type Answer, ask } from '../support/client.ts';
 
 interface Cut {

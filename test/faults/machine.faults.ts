@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { splitRaw } from '../../proto/raw.ts';
+import { splitRaw } from '../../proto/attestation/raw.ts';
 import { CHAT, chat } from '../support/client.ts';
 import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
 import { Fault } from './fault.ts';

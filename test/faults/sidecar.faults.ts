@@ -3,7 +3,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, type TestContext } from 'vitest';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import { startFalseSidecar } from '../support/false-sidecar.ts';
 import { Fault, NOTHING_LOST, STREAMS } from './fault.ts';
 import { Stage, type StageOptions } from './stage.ts';

@@ -1,5 +1,5 @@
 // Streams: server-sent events, the chunks of a completion, named events, and streams that were attested.
-import { foldPayloads } from '../../proto/fold.ts';
+import { foldPayloads } from '../../proto/stream/fold.ts';
 import { nonceHex, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { forge } from '../../scripts/vectors/forge.ts';
 import type { World } from '../../scripts/vectors/world.ts';

@@ -3,7 +3,7 @@
 // is fuzzed is among them. A file that is neither read through here nor named below is an error.
 //
 // One reader, or one production of it, is looked at with
-//   node --allow-natives-syntax test/linear/child.ts readers 0/1 'proto/fold' 'choices'
+//   node --allow-natives-syntax test/linear/child.ts readers 0/1 'proto/stream/fold' 'choices'
 import { execFile } from 'node:child_process';
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
@@ -54,11 +54,11 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/usage/{accounting,audit-log,book-shared,usage}.ts': 'count by names of bounded length, and write',
   'gateway/usage/audit-cli.ts': "its user's own file, a line at a time",
   'gateway/verifier/{verifier,worker}.ts': 'what they hand to a thread, appraise.ts reads',
-  'proto/{attestation,attestation-schema,log,settings}.ts':
+  'proto/{log,settings,attestation/attestation,attestation/attestation-schema}.ts':
     "types, zod's patterns over texts of bounded length, an operator's settings, our own errors",
   'sealed/index.ts': 'names of others',
   'verify/cpu/{cpu-options,pinned-roots}.ts': 'types, and roots that stand in the program',
-  'proto/statement.ts': 'reads 16 KiB at most',
+  'proto/attestation/statement.ts': 'reads 16 KiB at most',
   'verify/cpu/reference.ts': "the caller's own list",
   'proto/sidecar-connection.ts': 'what a sidecar says, frames.ts and sidecar-link.ts read',
   'verify/cli/*.ts': "its user's words and files; what is in the files, others read",

@@ -38,9 +38,9 @@ import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { TokenReader } from '../../gateway/usage/tokens.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
-import type { StreamForm } from '../../proto/events.ts';
-import { CHAT_ENDPOINT } from '../../proto/raw.ts';
-import { PayloadReader } from '../../proto/sse.ts';
+import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';
+import type { StreamForm } from '../../proto/stream/events.ts';
+import { PayloadReader } from '../../proto/stream/sse.ts';
 import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
 const MAX = 1 << 26;

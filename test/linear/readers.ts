@@ -1,14 +1,14 @@
 // The readers of proto, verify and page, and everything that is fuzzed.
 import { type Listener, readAnswer } from '../../page/stream.ts';
-import type { Attestation } from '../../proto/attestation.ts';
-import { recordEvents } from '../../proto/events.ts';
-import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
+import type { Attestation } from '../../proto/attestation/attestation.ts';
+import { readLaunch } from '../../proto/attestation/launch.ts';
+import { nonceOf, splitRaw } from '../../proto/attestation/raw.ts';
 import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
 import { byText, parseKeepingNumbers, stringifyKeepingNumbers } from '../../proto/kept-numbers.ts';
-import { readLaunch } from '../../proto/launch.ts';
-import { nonceOf, splitRaw } from '../../proto/raw.ts';
-import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
+import { recordEvents } from '../../proto/stream/events.ts';
+import { Fold, foldPayloads, joined, parseChunk } from '../../proto/stream/fold.ts';
+import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/stream/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { checkBatch, sha256 } from '../../verify/binding/batch.ts';
 import { attestationOf, compareTranscript } from '../../verify/binding/exchange.ts';
@@ -115,8 +115,8 @@ const body = '{"messages":[{"role":"user"}],"stream":true,"tee":true}';
 const wholeBody = '{"messages":[{"role":"user"}],"tee":true}';
 
 const ofProto: readonly Reader[] = [
-  ...inChunks('proto/sse: PayloadReader', LINES, payloadsOf),
-  ...inChunks('proto/sse: NamedEventReader', [...LINES, 'named events'], (pieces) => {
+  ...inChunks('proto/stream/sse: PayloadReader', LINES, payloadsOf),
+  ...inChunks('proto/stream/sse: NamedEventReader', [...LINES, 'named events'], (pieces) => {
     const reading = new NamedEventReader(MAX);
     const events = pieces.flatMap((piece) => reading.push(piece));
     const last = reading.end();
@@ -124,7 +124,7 @@ const ofProto: readonly Reader[] = [
   }),
   ...(['response', 'message'] as const).map((form) =>
     reader(
-      `proto/events: recordEvents, of a ${form}`,
+      `proto/stream/events: recordEvents, of a ${form}`,
       ['named events', 'long streams of named events'],
       ({ bytes }) => {
         const record = recordEvents(form);
@@ -135,12 +135,12 @@ const ofProto: readonly Reader[] = [
     ),
   ),
   prepared(
-    'proto/sse: writeEvents',
+    'proto/stream/sse: writeEvents',
     LINES,
     ({ bytes }) => readPayloads(bytes, MAX),
     (payloads) => writeEvents(payloads),
   ),
-  reader('proto/sse: writeEvents, of many lines', LINES, ({ bytes }) => writeEvents([bytes])),
+  reader('proto/stream/sse: writeEvents, of many lines', LINES, ({ bytes }) => writeEvents([bytes])),
   reader('proto/json: topLevelMembers, withoutMember', ['JSON', 'requests'], ({ text }) => {
     const members = topLevelMembers(text);
     return withoutMember(text, members, members.length - 1);
@@ -152,13 +152,13 @@ const ofProto: readonly Reader[] = [
     stringifyKeepingNumbers(parseKeepingNumbers(text)),
   ),
   reader('proto/kept-numbers: by the text', ['JSON', 'requests'], ({ text }) => BY_TEXT.stringify(BY_TEXT.parse(text))),
-  reader('proto/raw: splitRaw', ['JSON', 'attestations'], ({ text }) => splitRaw(text)),
-  reader('proto/raw: splitRaw, a request', ['JSON'], ({ text }) =>
+  reader('proto/attestation/raw: splitRaw', ['JSON', 'attestations'], ({ text }) => splitRaw(text)),
+  reader('proto/attestation/raw: splitRaw, a request', ['JSON'], ({ text }) =>
     splitRaw(`{"request":${text},"response":{"a":${text}},"timestamp":1}`),
   ),
-  reader('proto/raw: nonceOf', ['JSON'], ({ text }) => nonceOf(text)),
+  reader('proto/attestation/raw: nonceOf', ['JSON'], ({ text }) => nonceOf(text)),
   prepared(
-    'proto/fold: Fold',
+    'proto/stream/fold: Fold',
     ['chunks'],
     ({ text }) => payloadsIn(text),
     (payloads) => {
@@ -167,7 +167,7 @@ const ofProto: readonly Reader[] = [
       return fold.text() === joined([...fold.parts()]);
     },
   ),
-  reader('proto/fold: a chunk of one kind', ['JSON'], ({ text }) =>
+  reader('proto/stream/fold: a chunk of one kind', ['JSON'], ({ text }) =>
     foldPayloads([
       text,
       `{"choices":[{"index":0,"delta":{"a":${text}}}]}`,
@@ -227,7 +227,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       ([x, y]) => isPartOf({ a: [x, x, 'no'] }, { a: [y, 1, y, [y], y] }),
     ),
     reader('verify/cpu: appraiseCpu', ['CPU evidence'], ({ text }) => appraiseCpu(text, CPU_OPTIONS)),
-    reader('proto/launch: readLaunch', ['JSON', 'attestations'], ({ text }) => {
+    reader('proto/attestation/launch: readLaunch', ['JSON', 'attestations'], ({ text }) => {
       JSON.parse(text);
       readLaunch(`{"images":${text},"compose_sha256":${text},"model":${text}}`);
     }),

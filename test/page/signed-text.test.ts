@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { answerOf, changedAt, conversationIn, questionOf } from '../../page/proof/signed-text.ts';
+import { buildRaw } from '../../proto/attestation/raw.ts';
 import { arrayElements } from '../../proto/json.ts';
-import { buildRaw } from '../../proto/raw.ts';
 
 const raw = (request: string, response: string, endpoint?: string) =>
   buildRaw({ ...(endpoint === undefined ? {} : { endpoint }), request, response, timestamp: 1 });

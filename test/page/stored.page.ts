@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import { evidenceCases } from '../nvidia/cases.ts';
 import { chatAnswer, chatStream } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';

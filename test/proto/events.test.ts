@@ -1,7 +1,7 @@
 // The rules for streams of named events: what the events of a response and of a message fold into, and what is refused.
 import { describe, expect, it } from 'vitest';
-import { type EventRecord, recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
-import { FoldError } from '../../proto/fold.ts';
+import { type EventRecord, recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/events.ts';
+import { FoldError } from '../../proto/stream/fold.ts';
 import { responseBody, responseEvents } from '../support/named-streams.ts';
 
 type Form = Exclude<StreamForm, 'completion'>;

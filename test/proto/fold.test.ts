@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Fold, FoldError, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
+import { Fold, FoldError, foldPayloads, joined, parseChunk } from '../../proto/stream/fold.ts';
 
 const base = { id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm' };
 const chunk = (choice: object, more: object = {}) =>

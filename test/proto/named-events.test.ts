@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { NamedRecorder } from '../../gateway/exchange/named-recorder.ts';
-import type { StreamForm } from '../../proto/events.ts';
-import { buildRaw, nonceOf, type RawParts } from '../../proto/raw.ts';
-import { NamedEventReader, readEvents, SseError, writeNamedEvent } from '../../proto/sse.ts';
+import { buildRaw, nonceOf, type RawParts } from '../../proto/attestation/raw.ts';
+import type { StreamForm } from '../../proto/stream/events.ts';
+import { NamedEventReader, readEvents, SseError, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { compareTranscript } from '../../verify/binding/exchange.ts';
 import { CheckFailure } from '../../verify/common/checks.ts';
 import { functionCallEvents, messageBody, messageEvents, named, responseEvents } from '../support/named-streams.ts';

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { buildRaw, nonceOf, splitRaw } from '../../proto/attestation/raw.ts';
 import {
   hasAtMost,
   JsonTextError,
@@ -8,7 +9,6 @@ import {
   withLastMember,
   withoutMember,
 } from '../../proto/json.ts';
-import { buildRaw, nonceOf, splitRaw } from '../../proto/raw.ts';
 
 const ODD_BODIES = [
   '{"a":1.0,"b":1e-05,"c":-0}',

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isDone, PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
+import { isDone, PayloadReader, SseError, writeEvents } from '../../proto/stream/sse.ts';
 import { readPayloads } from '../support/payloads.ts';
 
 const text = (bytes: Uint8Array) => Buffer.from(bytes).toString('utf8');

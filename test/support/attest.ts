@@ -1,7 +1,7 @@
 // What a test asks an attester with, and the error of one that fails.
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
-import type { Nonce } from '../../proto/raw.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
 import { AttesterError } from '../../sidecar/common/attester.ts';
 
 export const freshNonce = () => randomBytes(32).toString('hex') as Nonce;

@@ -1,6 +1,6 @@
 // A launch file as `npm run launch` writes it, of images that there are not.
 import { hash } from 'node:crypto';
-import { writeLaunch } from '../../proto/launch.ts';
+import { writeLaunch } from '../../proto/attestation/launch.ts';
 
 export const LAUNCH = writeLaunch({
   images: Object.fromEntries(

@@ -1,5 +1,5 @@
 // Reads a whole stream whose events have no names.
-import { PayloadReader } from '../../proto/sse.ts';
+import { PayloadReader } from '../../proto/stream/sse.ts';
 
 /** @throws {SseError} */
 export function readPayloads(stream: Uint8Array, max_event_bytes: number): Uint8Array[] {

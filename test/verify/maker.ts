@@ -1,8 +1,8 @@
 // Attestations by simulated GPUs, right by default; a test changes what it is about.
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
-import type { Evidence } from '../../proto/attestation.ts';
-import type { Batch } from '../../proto/batch.ts';
-import { buildRaw, type RawParts, sha256Hex } from '../../proto/raw.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import type { Batch } from '../../proto/attestation/batch.ts';
+import { buildRaw, type RawParts, sha256Hex } from '../../proto/attestation/raw.ts';
 import { leafOf, nonceOver, pathOf, rootOf, sha256 } from '../../scripts/vectors/tree.ts';
 import {
   chainPem,

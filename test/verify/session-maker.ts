@@ -1,7 +1,7 @@
-// Sessions and answers signed in them, right by default: a second implementation of docs/attestation.md §6, with nothing of proto/statement.ts.
+// Sessions and answers signed in them, right by default: a second implementation of docs/attestation.md §6, with nothing of proto/attestation/statement.ts.
 import { createHash, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import type { Evidence } from '../../proto/attestation.ts';
-import type { RawParts } from '../../proto/raw.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import type { RawParts } from '../../proto/attestation/raw.ts';
 import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';

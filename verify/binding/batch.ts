@@ -1,5 +1,12 @@
 // Checks a batched proof: from raw's hash along its path to the root, and from there to the nonce. docs/attestation.md §8 has the bytes.
-import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage, sidesOf } from '../../proto/batch.ts';
+import {
+  type Batch,
+  leafMessage,
+  MAX_LEAVES,
+  nodeMessage,
+  nonceMessage,
+  sidesOf,
+} from '../../proto/attestation/batch.ts';
 import { type Bytes, fromHex, isDigest, toHex } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 

@@ -1,11 +1,11 @@
 // Compares raw with the caller's own record: the endpoint and request sent, the response or the event stream received.
-import type { Attestation } from '../../proto/attestation.ts';
-import { recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
-import { foldPayloads } from '../../proto/fold.ts';
+import type { Attestation } from '../../proto/attestation/attestation.ts';
+import { CHAT_ENDPOINT, type RawParts } from '../../proto/attestation/raw.ts';
 import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
 import { parseKeepingNumbers } from '../../proto/kept-numbers.ts';
-import { CHAT_ENDPOINT, type RawParts } from '../../proto/raw.ts';
-import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/sse.ts';
+import { recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/events.ts';
+import { foldPayloads } from '../../proto/stream/fold.ts';
+import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/stream/sse.ts';
 import { concat, digest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../common/checks.ts';
 import type { Expected } from '../policy/options.ts';
@@ -171,7 +171,7 @@ const MAX_EVENT_BYTES = 256 * 1024 * 1024;
 
 /**
  * @param attestation the only one that an event may carry.
- * @throws {CheckFailure} stream_malformed: the transcript is not of the form in proto/sse.ts; stream_mismatch
+ * @throws {CheckFailure} stream_malformed: the transcript is not of the form in proto/stream/sse.ts; stream_mismatch
  */
 export async function compareTranscript(
   attestation: Attestation,

@@ -1,6 +1,5 @@
 // Reads the input of a verification: an attestation, a response that carries one, or bare evidence. It is strict about JSON.
-import { type Attestation, type Evidence, MAX_DEVICES } from '../../proto/attestation.ts';
-import { isFinalResponse } from '../../proto/events.ts';
+import { type Attestation, type Evidence, MAX_DEVICES } from '../../proto/attestation/attestation.ts';
 import {
   duplicateMember,
   hasAtMost,
@@ -10,6 +9,7 @@ import {
   topLevelMembers,
   withoutMember,
 } from '../../proto/json.ts';
+import { isFinalResponse } from '../../proto/stream/events.ts';
 import { isDigest } from '../common/bytes.ts';
 import { CheckFailure, type Limits } from '../common/checks.ts';
 import type { DeviceInput } from '../gpu/device-evidence.ts';

@@ -1,7 +1,8 @@
 // Compares JSON texts and values: whether they are the same, or one is a part of the other.
-import { SET_IN_DELTA } from '../../proto/fold.ts';
+
 import { skipSpace } from '../../proto/json.ts';
 import { isKeptNumber, keptText, numberOf } from '../../proto/kept-numbers.ts';
+import { SET_IN_DELTA } from '../../proto/stream/fold.ts';
 
 /** Whether two texts are equal apart from white space between JSON tokens. `signed` is JSON: raw was parsed. */
 export function sameTokens(held: string, signed: string): boolean {

@@ -1,6 +1,6 @@
 // Reads the command line: what to check, with what, and how to print it.
 import { parseArgs } from 'node:util';
-import { isEndpoint } from '../../proto/raw.ts';
+import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/index.ts';
 import { LEVELS, type Level } from '../index.ts';
 import { SHELLS, type Shell, usage, usageOf } from './help.ts';

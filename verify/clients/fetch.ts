@@ -1,7 +1,8 @@
 // A fetch for OpenAI clients that requests an attestation with every response and lets no response end unproven.
-import { streamFormOf } from '../../proto/events.ts';
+
+import { nonceOf } from '../../proto/attestation/raw.ts';
 import { isObject, withLastMember } from '../../proto/json.ts';
-import { nonceOf } from '../../proto/raw.ts';
+import { streamFormOf } from '../../proto/stream/events.ts';
 import { verifyAttestation } from '../attestation.ts';
 import { attestationIn } from '../binding/input.ts';
 import { toBase64Url } from '../common/bytes.ts';

@@ -1,7 +1,7 @@
 // A stream whose end is held until it is proven.
-import { isFinalResponse, type StreamForm } from '../../proto/events.ts';
-import { parseChunk } from '../../proto/fold.ts';
-import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
+import { isFinalResponse, type StreamForm } from '../../proto/stream/events.ts';
+import { parseChunk } from '../../proto/stream/fold.ts';
+import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { attestationIn } from '../binding/input.ts';
 import { concat } from '../common/bytes.ts';
 import { UnprovenAnswerError } from './unproven-error.ts';

@@ -3,7 +3,7 @@ import type { CallbackManagerForLLMRun } from '@langchain/core/callbacks/manager
 import type { BaseMessage } from '@langchain/core/messages';
 import type { ChatGenerationChunk, ChatResult } from '@langchain/core/outputs';
 import { ChatOpenAI, type ChatOpenAIFields } from '@langchain/openai';
-import type { Attestation } from '../../proto/attestation.ts';
+import type { Attestation } from '../../proto/attestation/attestation.ts';
 import { LruMap } from '../common/lru.ts';
 import type { Level, Verified } from '../policy/options.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';

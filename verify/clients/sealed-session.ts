@@ -1,5 +1,5 @@
 // The session that requests are sealed to: requested with a challenge, verified, and cached while it is valid.
-import { readStatement } from '../../proto/statement.ts';
+import { readStatement } from '../../proto/attestation/statement.ts';
 import { chooseKey, SealedError, type SealingKey } from '../../sealed/index.ts';
 import { digest, fromBase64, toHex, utf8 } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';

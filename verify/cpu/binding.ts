@@ -1,14 +1,14 @@
 // The session of an attestation, which binds a processor's evidence to the devices that signed beside it, and both to one response.
-import type { Evidence } from '../../proto/attestation.ts';
-import { isObject, JsonTextError } from '../../proto/json.ts';
-import { MAX_LAUNCH_CHARACTERS } from '../../proto/launch.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import { MAX_LAUNCH_CHARACTERS } from '../../proto/attestation/launch.ts';
 import {
   answerMessage,
   evidenceMessage,
   readStatement,
   type Statement,
   sessionMessage,
-} from '../../proto/statement.ts';
+} from '../../proto/attestation/statement.ts';
+import { isObject, JsonTextError } from '../../proto/json.ts';
 import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen } from '../common/checks.ts';
 import { parseChain, parseEvidence } from '../gpu/device-evidence.ts';

@@ -4,8 +4,8 @@ import { EncodingError, fromBase64, fromHex, fromUtf8, isDigest } from '../commo
 import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
-import type { TpmQuote } from './azure-vtpm.ts';
 import type { CpuType, TdxCollateral } from './cpu-options.ts';
+import type { TpmQuote } from './evidence/azure-vtpm.ts';
 
 export interface CpuMember {
   readonly type: CpuType;

@@ -1,10 +1,10 @@
 // The options and the report of a verification of a processor's evidence.
-import type { CpuType } from '../../proto/attestation.ts';
+import type { CpuType } from '../../proto/attestation/attestation.ts';
 import type { Check } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
-import type { Product, SnpTcb, SnpTcbPart } from './snp-report.ts';
+import type { Product, SnpTcb, SnpTcbPart } from './evidence/snp-report.ts';
 
-export { PRODUCTS } from './snp-report.ts';
+export { PRODUCTS } from './evidence/snp-report.ts';
 export type { CpuType, Product, SnpTcb, SnpTcbPart };
 
 /** Intel's words for a platform's state; `NotSupported`: no level of the TCB info is met. */

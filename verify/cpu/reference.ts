@@ -1,12 +1,13 @@
 // The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
+
+import { readLaunch } from '../../proto/attestation/launch.ts';
 import { duplicateMember, isObject, JsonTextError } from '../../proto/json.ts';
-import { readLaunch } from '../../proto/launch.ts';
 import { isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
-import { type LogEvent, runtimePayload } from './event-log.ts';
-import type { SnpReport } from './snp-report.ts';
-import type { TdReport } from './tdx-quote.ts';
+import { type LogEvent, runtimePayload } from './evidence/event-log.ts';
+import type { SnpReport } from './evidence/snp-report.ts';
+import type { TdReport } from './evidence/tdx-quote.ts';
 
 /** The measured values that are compared. */
 export interface Measured {

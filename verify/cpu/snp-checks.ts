@@ -15,7 +15,7 @@ import {
   type SnpTcb,
   type SnpTcbPart,
 } from './cpu-options.ts';
-import { type SnpReport, TCBS, tcbOf } from './snp-report.ts';
+import { type SnpReport, TCBS, tcbOf } from './evidence/snp-report.ts';
 
 /** A verified path: leaf, ASK or ASVK, ARK. */
 export interface AmdPath {

@@ -8,8 +8,8 @@ import { type Crl, isRevoked } from '../x509/crl.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import type { CpuContext, TcbStatus } from './cpu-options.ts';
+import { type Pck, readPck, type TdReport, type TdxQuote } from './evidence/tdx-quote.ts';
 import type { ModuleSigner, QeIdentity, SvnLevel, TcbInfo, TcbLevel, VerifiedCollateral } from './tdx-collateral.ts';
-import { type Pck, readPck, type TdReport, type TdxQuote } from './tdx-quote.ts';
 
 /** A verified path: PCK, its authority, the root. */
 export interface IntelPath {

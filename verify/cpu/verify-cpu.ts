@@ -15,6 +15,8 @@ import {
 } from '../common/checks.ts';
 import { requireWebCrypto } from '../common/webcrypto.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
+import { type CpuMember, readCpuMember, readTdxCollateral } from './cpu-member.ts';
+import type { CpuClaims, CpuContext, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
 import {
   checkVtpm,
   type HclReport,
@@ -22,10 +24,10 @@ import {
   parseTpmAttest,
   type TpmAttest,
   type TpmQuote,
-} from './azure-vtpm.ts';
-import { type CpuMember, readCpuMember, readTdxCollateral } from './cpu-member.ts';
-import type { CpuClaims, CpuContext, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
-import { checkEventLog } from './event-log.ts';
+} from './evidence/azure-vtpm.ts';
+import { checkEventLog } from './evidence/event-log.ts';
+import { parseSnpReport, type SnpReport, tcbOf } from './evidence/snp-report.ts';
+import { parseTdxQuote, type TdxQuote } from './evidence/tdx-quote.ts';
 import { amdRoots, intelRoots } from './pinned-roots.ts';
 import { checkLaunch, checkMeasurement, readReference } from './reference.ts';
 import {
@@ -37,7 +39,6 @@ import {
   checkSnpSignature,
   checkSnpTcb,
 } from './snp-checks.ts';
-import { parseSnpReport, type SnpReport, tcbOf } from './snp-report.ts';
 import {
   checkTdxChain,
   checkTdxIdentity,
@@ -49,7 +50,6 @@ import {
   stateOf,
 } from './tdx-checks.ts';
 import { findCollateral, type VerifiedCollateral } from './tdx-collateral.ts';
-import { parseTdxQuote, type TdxQuote } from './tdx-quote.ts';
 
 /**
  * Verifies a processor's bare evidence: that a genuine AMD or Intel processor signed it, for a confidential guest, under

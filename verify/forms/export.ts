@@ -1,7 +1,7 @@
 // Exports evidence in other forms: a CMW collection (RFC 9999), and the claims of the CVM profile (tag:confidential.ai,2026:cvm#1, draft of
 // 2026-10-01). The evidence is read but not verified. A separate entry point, as ear.ts is. docs/verify.md.
-import type { Evidence } from '../../proto/attestation.ts';
-import { sessionMessage } from '../../proto/statement.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import { sessionMessage } from '../../proto/attestation/statement.ts';
 import { attestationOf } from '../binding/exchange.ts';
 import { readInput, readSessionEvidence } from '../binding/input.ts';
 import { digest, EncodingError, fromBase64, fromHex, toBase64Url, utf8 } from '../common/bytes.ts';

@@ -1,7 +1,7 @@
 // The check that the sidecar, and again the gateway, makes before it forwards an attestation: each device, GPU or switch, has one
 // report over our nonce, signed by its own key under the trust anchor. NVIDIA's verifier has returned `true` for less. The relying
 // party checks revocation, reference values and the device's mode (attestation.ts).
-import type { Evidence } from '../../proto/attestation.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
 import { EncodingError, fromBase64, toHex } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';

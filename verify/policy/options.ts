@@ -1,6 +1,6 @@
 // The options, the collateral interface and the report of a verification. readOptions validates the options once.
-import type { Attestation } from '../../proto/attestation.ts';
-import type { Batch } from '../../proto/batch.ts';
+import type { Attestation } from '../../proto/attestation/attestation.ts';
+import type { Batch } from '../../proto/attestation/batch.ts';
 import { equal, toHex } from '../common/bytes.ts';
 import type { Check, CheckName, Limits } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';

@@ -1,5 +1,5 @@
 // The verdict in words (the level, the proven and the unproven statements), and the check of the relying party's policy.
-import { MAX_LEAVES } from '../../proto/batch.ts';
+import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import { CheckFailure, type CheckList, seen, skipped } from '../common/checks.ts';
 import type { CpuClaims, CpuSoftware } from '../cpu/cpu-options.ts';
 import { leftOpen, type VerifiedDevice } from '../gpu/topology.ts';

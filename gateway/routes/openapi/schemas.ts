@@ -1,6 +1,6 @@
 // The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
 import * as z from 'zod';
-import { attestationSchema, evidenceSchema, sessionSchema } from '../../../proto/attestation-schema.ts';
+import { attestationSchema, evidenceSchema, sessionSchema } from '../../../proto/attestation/attestation-schema.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../../proto/openai.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../../verify/index.ts';
 import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../../verify/service.ts';

@@ -1,5 +1,5 @@
 // The verify endpoint in /openapi.json.
-import { MAX_LEAVES } from '../../../proto/batch.ts';
+import { MAX_LEAVES } from '../../../proto/attestation/batch.ts';
 import { LEVELS } from '../../../verify/index.ts';
 import { errorResponses } from './errors.ts';
 import { exampleRef } from './examples.ts';

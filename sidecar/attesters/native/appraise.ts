@@ -1,6 +1,6 @@
 // Appraises evidence with verify/, in this process: everything must be checked, and everything must pass.
-import type { Evidence } from '../../../proto/attestation.ts';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Evidence } from '../../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import {
   appraiseEvidence,
   CheckFailure,

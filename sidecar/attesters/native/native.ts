@@ -1,6 +1,6 @@
 // ATTESTER=native: collects through NVML and appraises with verify/ in this process. The token is ours, signed by a key made at start.
 import { randomBytes } from 'node:crypto';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { checkRim } from '../../../verify/service.ts';
 import type { Attester, Collected } from '../../common/attester.ts';
 import { until } from '../../common/lock.ts';

@@ -1,7 +1,7 @@
 // Writes the token: a detached EAT bundle (RFC 9711 §5) in the shape and with the claim names of NVIDIA's services, under our issuer.
 import { createHash, generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto';
 import { promisify } from 'node:util';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { DeviceClaims } from '../../../verify/index.ts';
 import type { EndorsementExpiry } from '../../../verify/service.ts';
 

@@ -1,6 +1,6 @@
 // ATTESTER=nras: collects through NVML and has NVIDIA's remote service appraise. The token is NVIDIA's own, which anyone can verify.
-import type { Evidence } from '../../../proto/attestation.ts';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Evidence } from '../../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { appraiseEvidence, CheckFailure, type DeviceClaims } from '../../../verify/index.ts';
 import {
   checkTokenDigests,

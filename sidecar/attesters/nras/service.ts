@@ -1,7 +1,7 @@
 // Has NVIDIA's Remote Attestation Service appraise evidence: one POST, whose response is a detached EAT.
 import { readFile } from 'node:fs/promises';
-import type { Evidence } from '../../../proto/attestation.ts';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Evidence } from '../../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { Jwks } from '../../../verify/index.ts';
 import { NRAS_KEYS_URL, readLimited } from '../../../verify/service.ts';
 import { AttesterError, failed, type Reason } from '../../common/attester.ts';

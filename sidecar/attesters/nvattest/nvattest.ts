@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { CheckFailure } from '../../../verify/index.ts';
 import { parseToken } from '../../../verify/service.ts';
 import { type Attester, AttesterError, type Device, failed } from '../../common/attester.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { LRUCache } from 'lru-cache';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { CheckFailure } from '../../../verify/index.ts';
 import { type ParsedToken, parseToken } from '../../../verify/service.ts';
 import type { Attester, AttesterError, Collected, Device } from '../../common/attester.ts';

@@ -1,7 +1,7 @@
 // ATTESTER=simulated: a software twin of an H100 for the demo and the tests. It proves the format, and nothing else.
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Evidence } from '../../../proto/attestation.ts';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Evidence } from '../../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../../common/attester.ts';
 import { chainPem, type Device, loadOrMakeRoot, makeDevice, makeIssuers, RootError } from './pki.ts';
 import { makeReport } from './report.ts';

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { splitRaw } from '../../../proto/raw.ts';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { verifyAttestation } from '../../../verify/index.ts';
 import { answer, type Backend, chatBody, chatStream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';

@@ -1,6 +1,6 @@
 // Every endpoint whose request and answer are JSON objects can be proven, and says where it cannot.
 import { describe, expect, it } from 'vitest';
-import { splitRaw } from '../../../proto/raw.ts';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { appraiseAttestation, verifyAttestation } from '../../../verify/index.ts';
 import { answer, chatAnswer, chatBody, chatStream, stream } from '../../support/backend.ts';
 import { ask, CHAT } from '../../support/client.ts';

@@ -1,7 +1,7 @@
 // Streams of /v1/responses and /v1/messages with tee: events go out at once, the one that ends the answer only with its attestation.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { splitRaw } from '../../../proto/raw.ts';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { appraiseAttestation, verifyAttestation } from '../../../verify/index.ts';
 import { stream } from '../../support/backend.ts';
 import { ask } from '../../support/client.ts';

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Recorder, RepeatedEvents } from '../../../gateway/exchange/recorder.ts';
-import { foldPayloads, parseChunk } from '../../../proto/fold.ts';
-import { PayloadReader } from '../../../proto/sse.ts';
+import { foldPayloads, parseChunk } from '../../../proto/stream/fold.ts';
+import { PayloadReader } from '../../../proto/stream/sse.ts';
 
 const chunk = (content: string, more = '') =>
   `{"id":"c","object":"chat.completion.chunk","created":1,"model":"m"${more},"choices":[{"index":0,"delta":{"content":"${content}"},"logprobs":null,"finish_reason":null}]}`;

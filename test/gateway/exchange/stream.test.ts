@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { foldPayloads } from '../../../proto/fold.ts';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { topLevelMembers, withoutMember } from '../../../proto/json.ts';
-import { splitRaw } from '../../../proto/raw.ts';
+import { foldPayloads } from '../../../proto/stream/fold.ts';
 import { chatStream, DONE, delta, event, finish, role, stream, usage } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually } from '../../support/harness.ts';

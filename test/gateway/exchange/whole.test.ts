@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { topLevelMembers, withoutMember } from '../../../proto/json.ts';
-import { splitRaw } from '../../../proto/raw.ts';
 import { answer, chatBody } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { useService } from '../../support/service.ts';

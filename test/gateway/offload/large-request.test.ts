@@ -9,7 +9,7 @@ import {
   parsePassThrough,
 } from '../../../gateway/offload/jobs.ts';
 import { createOffload } from '../../../gateway/offload/pool.ts';
-import { splitRaw } from '../../../proto/raw.ts';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { ask } from '../../support/client.ts';
 import { useService } from '../../support/service.ts';
 import { expectError } from '../expect-error.ts';

@@ -1,7 +1,7 @@
 // The verify endpoint on tokens that NVIDIA's remote service signed: the keys are NVIDIA's, and are asked for when they are needed.
 import { expect, test } from 'vitest';
 import { createAppraise } from '../../../gateway/verifier/appraise.ts';
-import { sha256Hex } from '../../../proto/raw.ts';
+import { sha256Hex } from '../../../proto/attestation/raw.ts';
 import { rawOf, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { NRAS_KEYS_URL } from '../../../verify/service.ts';
 import { detached, NRAS, newKey } from '../../verify/token/token-maker.ts';

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
-import { cutEventLog } from '../../../verify/cpu/event-log.ts';
+import { cutEventLog } from '../../../verify/cpu/evidence/event-log.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { makeCcel } from '../../verify/cpu/ccel.ts';
 import { createFakeTsm, tdxBlobs } from './fake-tsm.ts';

@@ -1,7 +1,7 @@
 // The sidecar's sessions: made at the start, renewed at half of their life, and what becomes of answers while there is none.
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { readStatement } from '../../../proto/statement.ts';
+import { readStatement } from '../../../proto/attestation/statement.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { until } from '../../../sidecar/common/lock.ts';

@@ -1,8 +1,8 @@
 // What the doctor says of a processor that signs, or should.
 import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL } from '../../../proto/frames.ts';
-import type { Nonce } from '../../../proto/raw.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { ConfigError, loadConfig } from '../../../sidecar/config.ts';
 import { createSessions } from '../../../sidecar/cpu/sessions.ts';

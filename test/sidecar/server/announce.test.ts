@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
-import { nonceOf, type Raw } from '../../../proto/raw.ts';
+import { nonceOf, type Raw } from '../../../proto/attestation/raw.ts';
 import { unavailableAttester, withSuccessor } from '../../../sidecar/attesters/choose.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';

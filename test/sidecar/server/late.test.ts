@@ -1,7 +1,7 @@
 // An attester that takes long to come up, longer than a request may wait: it is made once, and the trouble keeps its name.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { unavailableAttester } from '../../../sidecar/attesters/choose.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { createScheduler } from '../../../sidecar/signing/scheduler.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { splitRaw } from '../../../proto/raw.ts';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { answer, type Backend, chatBody, chatStream, startBackend } from '../../support/backend.ts';
 import { type Answer, ask, chat } from '../../support/client.ts';
 import { eventually, type Folder, type RunningGateway, startGateway, temporaryFolder } from '../../support/harness.ts';

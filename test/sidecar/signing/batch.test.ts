@@ -2,14 +2,14 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { describe, expect, it, test } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Batch } from '../../../proto/batch.ts';
+import type { Batch } from '../../../proto/attestation/batch.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import {
   attestedBatchHeadSchema,
   attestedMembersSchema,
   leavesSchema,
   splitBinaryFrame,
 } from '../../../proto/frames.ts';
-import type { Nonce } from '../../../proto/raw.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { DeadlineExceeded, QueueFull } from '../../../sidecar/signing/queue.ts';
 import { makeLeaf, makeTree } from '../../../sidecar/signing/tree.ts';

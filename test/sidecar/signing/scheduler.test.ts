@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError, type Collected } from '../../../sidecar/common/attester.ts';
 import { parseToken } from '../../../verify/token/token.ts';

@@ -1,6 +1,6 @@
 // SIGNERS=any: each nonce is signed by one GPU, whichever is free.
 import { afterEach, expect, test } from 'vitest';
-import type { Nonce } from '../../../proto/raw.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../../sidecar/common/attester.ts';
 import { ConfigError, loadConfig } from '../../../sidecar/config.ts';

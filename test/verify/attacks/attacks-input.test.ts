@@ -1,6 +1,6 @@
 // Attacks by the form of the input: duplicates, prototype keys, fields of a hundred megabytes, great depth.
 import { describe, expect, test } from 'vitest';
-import { evidenceSchema } from '../../../proto/attestation-schema.ts';
+import { evidenceSchema } from '../../../proto/attestation/attestation-schema.ts';
 import { nonceHex, rawOf, STREAMED, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { bare, evidenceOf, forge } from '../../../scripts/vectors/forge.ts';
 import { codeOf, codeOfEvidence, good, refused, refusedEvidence, within, world } from './attacks.ts';

@@ -1,8 +1,8 @@
 // Attacks on what a stream's attestation is carried by, and on the stream itself.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { foldPayloads } from '../../../proto/fold.ts';
 import { withLastMember } from '../../../proto/json.ts';
+import { foldPayloads } from '../../../proto/stream/fold.ts';
 import { PAYLOADS, STREAMED, transcript } from '../../../scripts/vectors/exchange.ts';
 import { forge } from '../../../scripts/vectors/forge.ts';
 import { codeOf, good, options, within, world } from './attacks.ts';

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Batch, MAX_LEAVES, MAX_PATH, nodeMessage, sidesOf } from '../../../proto/batch.ts';
+import { type Batch, MAX_LEAVES, MAX_PATH, nodeMessage, sidesOf } from '../../../proto/attestation/batch.ts';
 import { leafOf, nonceOver, pathOf, rootOf } from '../../../scripts/vectors/tree.ts';
 import { sha256 } from '../../../verify/binding/batch.ts';
 import {

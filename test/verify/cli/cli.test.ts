@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { foldPayloads } from '../../../proto/fold.ts';
+import { foldPayloads } from '../../../proto/stream/fold.ts';
 import { unsigned } from '../../../scripts/vectors/tokens.ts';
 import { COMMANDS } from '../../../verify/cli/table.ts';
 import { VERSION } from '../../../verify/common/version.ts';

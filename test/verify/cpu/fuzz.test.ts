@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CheckFailure } from '../../../verify/common/checks.ts';
 import type { CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
-import { readEventLog } from '../../../verify/cpu/event-log.ts';
+import { readEventLog } from '../../../verify/cpu/evidence/event-log.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { parseCrl } from '../../../verify/x509/crl.ts';
 import { DerError } from '../../../verify/x509/der.ts';

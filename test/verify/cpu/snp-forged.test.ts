@@ -14,7 +14,7 @@ import {
   TCB,
 } from '../../../sidecar/cpu/simulated/snp.ts';
 import type { CpuVerifyOptions, Product } from '../../../verify/cpu/cpu-options.ts';
-import { parseSnpReport } from '../../../verify/cpu/snp-report.ts';
+import { parseSnpReport } from '../../../verify/cpu/evidence/snp-report.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { failures } from './verdict.ts';
 

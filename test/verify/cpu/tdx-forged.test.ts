@@ -12,7 +12,7 @@ import {
   TO,
 } from '../../../sidecar/cpu/simulated/tdx.ts';
 import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
-import { parseTdxQuote } from '../../../verify/cpu/tdx-quote.ts';
+import { parseTdxQuote } from '../../../verify/cpu/evidence/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { makeCcel } from './ccel.ts';
 import { AT, intel, judge, other, put, ROOTS, refuse, xor } from './tdx-bench.ts';

@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { readCpuMember } from '../../../verify/cpu/cpu-member.ts';
-import { checkEventLog, readEventLog, runtimePayload } from '../../../verify/cpu/event-log.ts';
-import { parseTdxQuote } from '../../../verify/cpu/tdx-quote.ts';
+import { checkEventLog, readEventLog, runtimePayload } from '../../../verify/cpu/evidence/event-log.ts';
+import { parseTdxQuote } from '../../../verify/cpu/evidence/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { vectorsPresent } from '../../support/vectors.ts';
 import { bytesOf, caseOf, memberOf, ofKind, optionsOf } from './cases.ts';

@@ -3,10 +3,10 @@
 // A changed token may pass with the same claims where the change is in no JWT: white space of the JSON around them, members
 // of nvattest's own that it prints beside the EAT; and in the unused last bits of a signature's base64url.
 import { isDeepStrictEqual } from 'node:util';
-import { recordEvents } from '../../../proto/events.ts';
-import { Fold, parseChunk } from '../../../proto/fold.ts';
+import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { JsonTextError, topLevelMembers, withoutMember } from '../../../proto/json.ts';
-import { splitRaw } from '../../../proto/raw.ts';
+import { recordEvents } from '../../../proto/stream/events.ts';
+import { Fold, parseChunk } from '../../../proto/stream/fold.ts';
 import {
   type EventReader,
   type NamedEvent,
@@ -16,7 +16,7 @@ import {
   SseError,
   writeEvents,
   writeNamedEvent,
-} from '../../../proto/sse.ts';
+} from '../../../proto/stream/sse.ts';
 import { EXCHANGES, savedStream } from '../../../scripts/vectors/endpoints.ts';
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { jwks, nrasToken, nvattestToken } from '../../../scripts/vectors/tokens.ts';

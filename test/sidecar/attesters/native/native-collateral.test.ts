@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Evidence } from '../../../../proto/attestation.ts';
+import type { Evidence } from '../../../../proto/attestation/attestation.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
 import { chainPem, type makeDevice } from '../../../../sidecar/attesters/simulated/pki.ts';

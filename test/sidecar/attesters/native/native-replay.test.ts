@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
+import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createAppraiser } from '../../../../sidecar/attesters/native/appraise.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';

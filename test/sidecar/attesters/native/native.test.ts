@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
+import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';

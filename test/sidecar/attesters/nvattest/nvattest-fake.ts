@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
+import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createNvattestAttester } from '../../../../sidecar/attesters/nvattest/nvattest.ts';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../../../sidecar/attesters/simulated/pki.ts';
 import { loadConfig } from '../../../../sidecar/config.ts';

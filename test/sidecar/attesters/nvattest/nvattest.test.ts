@@ -1,7 +1,7 @@
 // ATTESTER=nvattest over a scripted nvattest: NVIDIA's shapes, and its errors.
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import type { Nonce } from '../../../../proto/raw.ts';
+import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { loadOrMakeRoot } from '../../../../sidecar/attesters/simulated/pki.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { failureOf, never } from '../../../support/attest.ts';

@@ -4,8 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { attestationSchema } from '../../../../proto/attestation-schema.ts';
-import type { Nonce } from '../../../../proto/raw.ts';
+import { attestationSchema } from '../../../../proto/attestation/attestation-schema.ts';
+import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createSimulatedAttester } from '../../../../sidecar/attesters/simulated/simulated.ts';
 import { AttesterError } from '../../../../sidecar/common/attester.ts';
 

@@ -1,5 +1,5 @@
 // raw: the string that is hashed. It is spliced once from the original texts, split again by offsets, and never re-encoded.
-import { JsonTextError, topLevelMembers } from './json.ts';
+import { JsonTextError, topLevelMembers } from '../json.ts';
 
 declare const rawBrand: unique symbol;
 declare const nonceBrand: unique symbol;

@@ -12,7 +12,7 @@
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
 //     `index` is removed from its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
-import { duplicateMember } from './json.ts';
+import { duplicateMember } from '../json.ts';
 import {
   isJsonObject,
   type Json,
@@ -20,7 +20,7 @@ import {
   numberOf,
   parseKeepingNumbers,
   stringifyKeepingNumbers,
-} from './kept-numbers.ts';
+} from '../kept-numbers.ts';
 
 /** Strings that are set, even inside a delta. */
 export const SET_IN_DELTA: ReadonlySet<string> = new Set(['role', 'id', 'type', 'name']);

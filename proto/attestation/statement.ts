@@ -1,8 +1,9 @@
 // A session: the statement that a sidecar's GPUs and its processor both sign, and the digests that bind the two to each other and to every
 // response. Sidecar, gateway and verifier compute them here. docs/attestation.md §6 gives the bytes.
+
+import { type Bytes, concat, isDigest } from '../bytes.ts';
+import { JsonTextError } from '../json.ts';
 import { MAX_DEVICES } from './attestation.ts';
-import { type Bytes, concat, isDigest } from './bytes.ts';
-import { JsonTextError } from './json.ts';
 
 /** The sidecar's statement about itself, valid for an hour at most. Times are Unix seconds. */
 export interface Statement {

@@ -1,6 +1,6 @@
 // A batch: several responses that one GPU nonce commits to, as the leaves of a Merkle tree (RFC 9162 §2.1). Each response carries its
 // own path to the root. docs/attestation.md gives the bytes; sidecar, gateway and verifier compute them here.
-import { type Bytes, concat } from './bytes.ts';
+import { type Bytes, concat } from '../bytes.ts';
 
 export const MAX_LEAVES = 4096;
 /** Hashes in the path of a leaf of the largest tree. */

@@ -1,7 +1,7 @@
 // The launch file: which images run in a confidential guest. The processor's evidence vouches for its SHA-256
 // (docs/attestation.md §7.13).
-import { isDigest } from './bytes.ts';
-import { isObject, JsonTextError } from './json.ts';
+import { isDigest } from '../bytes.ts';
+import { isObject, JsonTextError } from '../json.ts';
 
 /** Its text is what {@link writeLaunch} writes. */
 export interface Launch {

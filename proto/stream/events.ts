@@ -1,11 +1,12 @@
 // The published rules for streams of named events, /v1/responses and /v1/messages: which events end them, and which response they yield.
 // docs/attestation.md states them in prose.
-import { FoldError, parseChunk } from './fold.ts';
-import { duplicateMember, topLevelMembers } from './json.ts';
-import { isJsonObject, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from './kept-numbers.ts';
-import { CHAT_ENDPOINT } from './raw.ts';
 
-/** How an endpoint streams. `completion`: payloads without names (proto/fold.ts). */
+import { CHAT_ENDPOINT } from '../attestation/raw.ts';
+import { duplicateMember, topLevelMembers } from '../json.ts';
+import { isJsonObject, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from '../kept-numbers.ts';
+import { FoldError, parseChunk } from './fold.ts';
+
+/** How an endpoint streams. `completion`: payloads without names (proto/stream/fold.ts). */
 export type StreamForm = 'completion' | 'response' | 'message';
 
 const FORMS: Readonly<Record<string, StreamForm>> = {

@@ -11,8 +11,8 @@ import {
   fromUtf8,
   isZero,
   toHex,
-} from '../common/bytes.ts';
-import { CheckFailure, type Passed, seen } from '../common/checks.ts';
+} from '../../common/bytes.ts';
+import { CheckFailure, type Passed, seen } from '../../common/checks.ts';
 import { ByteReader } from './byte-reader.ts';
 
 /** The message that a vTPM signed (TPM 2.0 part 2, §10.12.8), the signature, and the registers that it covers. */

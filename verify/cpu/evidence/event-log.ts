@@ -1,8 +1,8 @@
 // Reads the logs of a guest's measured events, and replays them: CCEL, which firmware and kernel write (TCG "PC
 // Client Platform Firmware Profile", §10), and the JSON that dstack and our own unit write for RTMR3.
 
-import { concat, digest, EncodingError, equal, fromHex, fromUtf8, utf8 } from '../common/bytes.ts';
-import { CheckFailure, type Passed, passed } from '../common/checks.ts';
+import { concat, digest, EncodingError, equal, fromHex, fromUtf8, utf8 } from '../../common/bytes.ts';
+import { CheckFailure, type Passed, passed } from '../../common/checks.ts';
 import { ByteReader } from './byte-reader.ts';
 
 /** One event that was extended into a register. */

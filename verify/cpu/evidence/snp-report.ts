@@ -1,7 +1,7 @@
 // Reads an attestation report of SEV-SNP (AMD 56860, "SEV Secure Nested Paging Firmware ABI", §7.3).
 // Nothing that it returns is trusted before the checks in snp-checks.ts have passed.
-import { isZero } from '../common/bytes.ts';
-import { CheckFailure } from '../common/checks.ts';
+import { isZero } from '../../common/bytes.ts';
+import { CheckFailure } from '../../common/checks.ts';
 
 /** AMD's processors with SEV-SNP. */
 export const PRODUCTS = ['Milan', 'Genoa', 'Turin'] as const;

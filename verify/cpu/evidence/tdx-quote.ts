@@ -1,11 +1,11 @@
 // Reads a quote of TDX (Intel, "TDX DCAP Quoting Library API", appendix A: versions 4 and 5) and what its PCK certificate says.
 // Nothing that it returns is trusted before the checks in tdx-checks.ts have passed.
 
-import { concat, EncodingError, fromHex, fromUtf8, toHex } from '../common/bytes.ts';
-import { CheckFailure } from '../common/checks.ts';
-import { type Certificate, parsePem } from '../x509/certificate.ts';
-import { DerError, type DerValue, integer, oid, readOne, sequence, TAG } from '../x509/der.ts';
-import type { PublicKey } from '../x509/public-key.ts';
+import { concat, EncodingError, fromHex, fromUtf8, toHex } from '../../common/bytes.ts';
+import { CheckFailure } from '../../common/checks.ts';
+import { type Certificate, parsePem } from '../../x509/certificate.ts';
+import { DerError, type DerValue, integer, oid, readOne, sequence, TAG } from '../../x509/der.ts';
+import type { PublicKey } from '../../x509/public-key.ts';
 import { ByteReader } from './byte-reader.ts';
 
 export interface TdxQuote {

@@ -4,7 +4,7 @@
 // CR LF, and at most one byte order mark stands at the very start. A comment is printable ASCII, because some readers end a line at other
 // characters. Server-sent events (HTML Living Standard §9.2.6) allow more forms, which clients read differently. Only names and data are
 // hashed.
-import { type Bytes, concat } from './bytes.ts';
+import { type Bytes, concat } from '../bytes.ts';
 
 /** The reason why a stream cannot be read. The message never quotes the stream. */
 export class SseError extends Error {
