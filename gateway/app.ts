@@ -30,7 +30,7 @@ import {
 } from './http/middleware.ts';
 import type { PlainRoutes } from './http/plain-path/connection.ts';
 import { Problem } from './http/problem.ts';
-import { pathOf } from './http/target.ts';
+import { pathOf, VERIFY_PATH } from './http/target.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
@@ -79,7 +79,7 @@ function createRoutes(deps: Deps): Routes {
   on(app, 'GET', '/metrics', open, metrics(deps));
   on(app, 'GET', '/openapi.json', open, openapi);
   on(app, 'GET', '/docs', open, docs);
-  on(app, 'GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
+  on(app, 'GET POST', VERIFY_PATH, [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
   const page = createPage();
   const collateral = createCollateralRoutes(deps);
@@ -129,7 +129,7 @@ function createRoutes(deps: Deps): Routes {
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
   on(rest, 'ALL', '/docs', open, only('GET'));
-  on(rest, 'ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
+  on(rest, 'ALL', VERIFY_PATH, open, only('GET, POST'));
   // This is a route, so that it is logged like the others.
   on(rest, 'ALL', '/*', open, () => {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1, the page is at /.');
@@ -212,7 +212,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       ? null
       : createSealingKeys(member === null ? ownSeeds() : member.seeds, (hpke) => sidecar.sendKeys(hpke), log);
   const offload = createOffload();
-  const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms, Date.now);
+  const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms);
   const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
   let draining = false;
   const routes = createRoutes({

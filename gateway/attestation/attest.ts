@@ -6,18 +6,12 @@ import { answerCpu, timedOut } from './sessions.ts';
 
 const NO_MEMBERS: Members = { nonce: '', json: EMPTY, sharing: 1 };
 
-export function createAttestor(
-  offload: Offload,
-  sidecar: Sidecar,
-  store: Store,
-  attest_timeout_ms: number,
-  now_ms: () => number,
-): Attestor {
+export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store, attest_timeout_ms: number): Attestor {
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
     async attest(exchange, response, onDisconnect) {
       const { owner, id, endpoint, request, watch } = exchange;
-      const timestamp = Math.floor(now_ms() / 1000);
+      const timestamp = Math.floor(Date.now() / 1000);
       const began_ms = performance.now();
       const drafted = offload.draft({ endpoint, request, response, timestamp }, exchange);
       const { completionId, raw, digest, start, free_bytes } =

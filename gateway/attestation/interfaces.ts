@@ -6,7 +6,7 @@ import type { FailureCode } from '../../verify/index.ts';
 import type { TeeExchange } from '../exchange/relay.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
-import type { SessionEnds } from '../telemetry/metrics.ts';
+import type { SessionEnds, SidecarState } from '../telemetry/metrics.ts';
 
 /**
  * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with
@@ -120,8 +120,6 @@ export interface Refusal {
   readonly code: (typeof REFUSAL_CODES)[number] | FailureCode;
   readonly message: string;
 }
-
-export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
 
 export interface Sidecar {
   readonly state: SidecarState;

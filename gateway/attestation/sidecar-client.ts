@@ -8,8 +8,9 @@ import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
+import type { SidecarState } from '../telemetry/metrics.ts';
 import { type Checker, unchecked } from './checker.ts';
-import type { Attested, Members, Refusal, Session, Sidecar, SidecarState } from './interfaces.ts';
+import type { Attested, Members, Refusal, Session, Sidecar } from './interfaces.ts';
 import { createSessions, noSession, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 

@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
+import { MAX_DEVICES } from '../../proto/attestation/attestation.ts';
 import { type Batch, MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import {
   attestedBatchHeadSchema,
@@ -175,8 +176,6 @@ const REPORT = Buffer.from(',"report":');
 const CHAIN = Buffer.from(',"certificate_chain":');
 const NEXT = Buffer.from('},');
 const END = Buffer.from('}]}');
-/** The schema allows this many devices. An attestation with more is left to the schema. */
-const MAX_DEVICES = 64;
 
 /**
  * Returns the bytes if they are JSON of {@link attestedMembersSchema}, else null. The form that a sidecar writes is not parsed. Any
@@ -208,6 +207,7 @@ function isPlain(bytes: Buffer): boolean {
     return end > 0;
   };
   if (!text(TOKEN) || !string(2) || !text(EVIDENCE)) return false;
+  // An attestation of more devices is left to the schema, which refuses it.
   for (let devices = 1; devices <= MAX_DEVICES; devices++) {
     if (!text(ARCH) || !string(1) || !text(REPORT) || !string(4) || !text(CHAIN) || !string(4)) return false;
     if (text(END)) return at === bytes.length;

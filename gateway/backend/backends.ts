@@ -173,8 +173,8 @@ class RoutedCall implements ResponseHandler, BackendCall {
   }
 }
 
-/** `poll_ms`: how often the file is checked for changes. @throws {ConfigError} when it cannot be used. */
-export function createBackends(file: string, config: GatewayConfig, log: Logger, poll_ms?: number): Backends {
+/** @throws {ConfigError} when the file cannot be used. */
+export function createBackends(file: string, config: GatewayConfig, log: Logger): Backends {
   const path = resolve(file);
   let table: Table | null = null;
   let file_error: string | null = null;
@@ -211,7 +211,7 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger,
     log.info({ backends }, before.length === 0 ? 'BACKENDS_FILE was read' : 'BACKENDS_FILE was read again');
   }
 
-  const stop = followFiles(load, poll_ms);
+  const stop = followFiles(load);
   const current = () => table as Table;
   const chooser: Chooser = {
     next(request, tried) {

@@ -1,4 +1,5 @@
 // Errors of the backend: faults of the connection, and the backend's own errors in OpenAI's shape.
+import { isObject } from '../../proto/json.ts';
 import type { ErrorBody } from '../../proto/openai.ts';
 import { errorBody, errorType } from '../http/problem.ts';
 
@@ -33,9 +34,6 @@ export class BackendFault extends Error {
 /** The backend's error text is cut to this length: a stack trace or an HTML page is no use to a client. */
 const MAX_MESSAGE = 2_000;
 
-type JsonObject = Record<string, unknown>;
-const isJsonObject = (value: unknown): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 const text = (value: unknown): string | null =>
   typeof value === 'string' && value !== '' ? value.slice(0, MAX_MESSAGE) : null;
 
@@ -65,8 +63,8 @@ export function rewriteError(status: number, body: string): ErrorBody {
 /** Rewrites a parsed error body or error chunk. Further members inside of an error object, and beside it, are kept. */
 export function errorOf(status: number, parsed: unknown): ErrorBody {
   const fallback = `The backend answered with status ${status}.`;
-  if (!isJsonObject(parsed)) return errorBody(status, fallback, null, defaultCode(status));
-  const nested = isJsonObject(parsed.error) ? parsed.error : null;
+  if (!isObject(parsed)) return errorBody(status, fallback, null, defaultCode(status));
+  const nested = isObject(parsed.error) ? parsed.error : null;
   const source = nested ?? parsed;
   const message =
     text(source.message) ?? text(parsed.error) ?? text(parsed.message) ?? detail(parsed.detail) ?? fallback;
@@ -84,12 +82,12 @@ export function errorOf(status: number, parsed: unknown): ErrorBody {
 /** FastAPI's `detail` is a text or a list of `{loc, msg}`. Its `input` repeats the prompt and is left out. */
 function detail(value: unknown): string | null {
   if (!Array.isArray(value)) return text(value);
-  const messages = value.slice(0, 8).map((item) => (isJsonObject(item) ? text(item.msg) : text(item)));
+  const messages = value.slice(0, 8).map((item) => (isObject(item) ? text(item.msg) : text(item)));
   return text(messages.filter((message) => message !== null).join('; '));
 }
 
 function location(value: unknown): string | null {
   const first = Array.isArray(value) ? value[0] : null;
-  if (!isJsonObject(first) || !Array.isArray(first.loc)) return null;
+  if (!isObject(first) || !Array.isArray(first.loc)) return null;
   return text(first.loc.filter((part) => part !== 'body').join('.'));
 }

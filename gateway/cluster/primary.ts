@@ -40,11 +40,12 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   let seeds: Seeds | null = null;
   const ownSeeds = () => {
     seeds ??= createSeeds((changed) => {
-      for (const worker of concurrency.keys()) peerOf(worker).send({ countersign: 'seeds', seeds: changed });
+      for (const worker of countsOf.keys()) peerOf(worker).send({ countersign: 'seeds', seeds: changed });
     });
     return seeds;
   };
-  const concurrency = new Map<Worker, Map<string, number>>();
+  /** What each worker's requests count towards limits that are set per key. Every worker that runs has an entry. */
+  const countsOf = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
   /** Functions that release the permits that each worker waits for or holds. All are called when the worker ends. */
   const acquired = new Map<Worker, Map<string, () => void>>();
@@ -57,7 +58,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   function start(): void {
     const worker = cluster.fork();
     const started_ms = performance.now();
-    concurrency.set(worker, new Map());
+    countsOf.set(worker, new Map());
     acquired.set(worker, new Map());
     worker.on('message', (message: unknown) => receive(worker, message));
     worker.once('listening', () => {
@@ -65,7 +66,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       serving.add(worker);
     });
     worker.once('exit', (code, signal) => {
-      concurrency.delete(worker);
+      countsOf.delete(worker);
       releaseAll(worker);
       serving.delete(worker);
       keepCounters(worker);
@@ -124,7 +125,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     if (request.type !== 'count') return undefined;
     const { key, counted, limit } = request;
     let taken = 0;
-    for (const counts of concurrency.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
+    for (const counts of countsOf.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
     if (limit > 0 && taken >= limit) return false;
     count(worker, key, counted, 1);
     return true;
@@ -169,7 +170,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {
-    const counts = concurrency.get(worker);
+    const counts = countsOf.get(worker);
     if (counts === undefined) return;
     const name = `${counted} ${key}`;
     const now = (counts.get(name) ?? 0) + by;
@@ -178,20 +179,20 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   function exitWhenEmpty(): void {
-    if (concurrency.size === 0) process.exit(process.exitCode ?? 0);
+    if (countsOf.size === 0) process.exit(process.exitCode ?? 0);
   }
 
   function end(code: number): void {
     stopping = true;
     process.exitCode = code;
-    for (const worker of concurrency.keys()) worker.kill();
+    for (const worker of countsOf.keys()) worker.kill();
     exitWhenEmpty();
   }
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const)
     process.on(signal, () => {
       stopping = true;
-      for (const worker of concurrency.keys()) worker.process.kill(signal);
+      for (const worker of countsOf.keys()) worker.process.kill(signal);
       exitWhenEmpty();
     });
   process.on('SIGHUP', () => {

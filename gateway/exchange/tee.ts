@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
+import { isDigest } from '../../proto/bytes.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
 import { streamFormOf } from '../../proto/stream/events.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
@@ -63,7 +64,7 @@ export function teeHeader(headers: IncomingHttpHeaders): TeeHeader {
 function sessionHeader(headers: IncomingHttpHeaders): string | undefined {
   const value = headers['x-tee-session'];
   if (value === undefined) return undefined;
-  if (typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)) return value;
+  if (isDigest(value)) return value;
   throw new Problem('invalid_request', 'The header x-tee-session must be 64 lowercase hex digits.', {
     param: 'x-tee-session',
   });

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 
 /** Whether `one` holds, from `at` on, the bytes of `other` from `from` to `to`. False where `one` is too short. */
-export function isSame(one: Uint8Array, at: number, other: Uint8Array, from: number, to: number): boolean {
+function isSame(one: Uint8Array, at: number, other: Uint8Array, from: number, to: number): boolean {
   if (at + to - from > one.length) return false;
   for (let i = from; i < to; i++) if (one[at + i - from] !== other[i]) return false;
   return true;

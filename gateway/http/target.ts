@@ -3,6 +3,9 @@
 /** The methods of RFC 9110 §9 and RFC 5789 that a client may send. */
 export const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
+/** The route of verification, which a sealed request may name too. */
+export const VERIFY_PATH = '/~sev_gpu@1.0/verify';
+
 /**
  * Returns the target as a path that begins with a slash, query included; null where it is not valid.
  * `http://any.host/v1/models` becomes `/v1/models`: this server is the authority under every name.
@@ -22,10 +25,11 @@ export function pathOf(request: Request, options?: { env?: { incoming: { url?: s
   return decodedPath(options?.env?.incoming.url ?? new URL(request.url).pathname);
 }
 
+export const withoutQuery = (target: string): string => target.split('?', 1)[0] ?? '';
+
 /** Decodes the path: `/%7Esev_gpu%401.0/verify` names the route `/~sev_gpu@1.0/verify`. An escaped slash stays escaped. */
 export function decodedPath(target: string): string {
-  const query = target.indexOf('?');
-  const path = query < 0 ? target : target.slice(0, query);
+  const path = withoutQuery(target);
   if (!path.includes('%')) return path;
   return path.replace(/%(?!2[fF])[0-9A-Fa-f]{2}/g, (escaped) => {
     const char = String.fromCharCode(Number.parseInt(escaped.slice(1), 16));

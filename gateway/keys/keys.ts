@@ -2,8 +2,9 @@
 
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { topLevelMembers } from '../../proto/json.ts';
+import { isObject, topLevelMembers } from '../../proto/json.ts';
 import { Problem } from '../http/problem.ts';
+import { withoutQuery } from '../http/target.ts';
 
 // The caller: the owner of attestations, the key's name for logs, and the key's limits.
 
@@ -135,7 +136,7 @@ function checkNames(names: readonly string[]): void {
   }
 }
 
-/** Maps names that are equal under Unicode's simple or full case folding to one text. So it does with a few others, such as ı and i. */
+/** Maps names that are equal under Unicode's simple or full case folding to one text, and a few more, such as ı and i. */
 const folded = (name: string) => name.toLowerCase().toUpperCase();
 
 /**
@@ -146,8 +147,7 @@ const folded = (name: string) => name.toLowerCase().toUpperCase();
 export function checkModel({ limits: { models } }: Caller, text: string, value: unknown): void {
   if (models === null) return;
   const model = (value as { model?: unknown } | null)?.model;
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-  const names = isObject ? topLevelMembers(text).map(({ key }) => key) : [];
+  const names = isObject(value) ? topLevelMembers(text).map(({ key }) => key) : [];
   checkNames(names);
   if (typeof model !== 'string' || !names.includes('model'))
     throw new Problem('invalid_request', 'model: this API key must name one model.', { param: 'model' });
@@ -160,7 +160,7 @@ export function checkModel({ limits: { models } }: Caller, text: string, value: 
  */
 export function checkPath({ limits: { models } }: Caller, method: string, path: string, json: boolean): void {
   if (models === null || (method === 'POST' && json)) return;
-  const [, one] = /^\/models(?:\/(.*))?$/.exec(path.split('?', 1)[0] ?? '') ?? [null, null];
+  const [, one] = /^\/models(?:\/(.*))?$/.exec(withoutQuery(path)) ?? [null, null];
   if (method !== 'GET' || one === null)
     throw new Problem('permission_denied', 'This API key is for some models only, and this request names none.');
   if (one !== undefined && one !== '' && !models.has(decodeURIComponent(one)))
@@ -243,7 +243,7 @@ function isManagement(method: string, path: string): boolean {
 
 /** Splits a path as the most lenient server reads it: decoded, in lower case, without empty segments and without parameters. */
 function segmentsOf(path: string): string[] {
-  const decoded = decodeURIComponent(path.split('?', 1)[0] ?? '');
+  const decoded = decodeURIComponent(withoutQuery(path));
   const segments = decoded
     .toLowerCase()
     .split('/')

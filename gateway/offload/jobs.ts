@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type * as z from 'zod';
 import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/attestation/raw.ts';
-import { duplicateMember, hasAtMost, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { duplicateMember, hasAtMost, isObject, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import {
   chatRequestSchema,
   completionRequestSchema,
@@ -176,7 +176,7 @@ export function parsePassThrough(request: PassThroughRequest): PassThrough {
   const value = text === '' ? null : readJson(text);
   if (restrictedCaller !== null) checkModel(restrictedCaller, text, value);
   const { forward, tee } = hasTee ? cutTee(text, value) : { forward: text, tee: null };
-  const object = json && typeof value === 'object' && value !== null && !Array.isArray(value);
+  const object = json && isObject(value);
   return {
     forward: forward === text ? body : forward,
     stream: isStream(value),
@@ -306,13 +306,12 @@ function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'comple
   } catch {
     throw badResponse('The backend sent an answer that is not JSON.');
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw badResponse('The backend sent an answer that is not a JSON object.');
+  if (!isObject(value)) throw badResponse('The backend sent an answer that is not a JSON object.');
   if (Object.hasOwn(value, 'attestation')) throw badResponse('The backend sent an attestation of its own.');
   if ('error' in value && value.error !== null && !isResource(endpoint, value))
     throw badResponse('The backend sent an error as if it were an answer.');
   // Parsers differ in which of two members of one name they take, so the signed text would be ambiguous.
   if (duplicateMember(completion) !== null) throw badResponse('The backend sent an answer that names a member twice.');
-  const id = (value as { id?: unknown }).id;
+  const { id } = value;
   return { completion, completionId: typeof id === 'string' && id !== '' ? id : null };
 }

@@ -41,10 +41,6 @@ export class Thread<Job, Result> {
   }
 
   /** Number of jobs that have no result yet. */
-  get pending(): number {
-    return this.#pending.size;
-  }
-
   /** Starts the thread before the first job, because starting takes as long as many jobs. */
   warm(): void {
     this.#worker ??= this.#start();

@@ -1,5 +1,6 @@
 // GET {the request's path}/{id}/attestation: returns a stored attestation, for clients that drop unknown members.
 // GET /v1/attestation/session: returns the current session to everybody, or to API keys a session with the caller's challenge.
+import { isDigest } from '../../proto/bytes.ts';
 import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
@@ -23,7 +24,7 @@ export function attestationById({ store }: Deps) {
 export function attestationSession({ sidecar, config }: Deps) {
   return async (c: Context): Promise<Response> => {
     const challenge = c.req.query('challenge');
-    if (challenge !== undefined && !/^[0-9a-f]{64}$/.test(challenge))
+    if (challenge !== undefined && !isDigest(challenge))
       throw new Problem('invalid_request', 'challenge: must be 64 lowercase hex digits.', { param: 'challenge' });
     await sidecar.ready(config.sidecar_wait_ms);
     if (challenge !== undefined) return c.body(wholeSession(await sidecar.challenge(challenge)), 200, JSON_TYPE);

@@ -4,35 +4,15 @@ import { basename, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { BackendProbe } from '../backend/probe.ts';
 import type { Context, Deps } from '../http/context.ts';
-import { type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
+import { documentSecurity, type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
 
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self'",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  // Text cannot become markup or script.
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join('; ');
-
-const SECURITY = {
-  'content-security-policy': POLICY,
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-};
+const SECURITY = documentSecurity(["script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"]);
 
 /** Other sites show the badge in a frame. Its only control is a link. */
 const BADGE_SECURITY = {
   ...SECURITY,
-  'content-security-policy': POLICY.replace("frame-ancestors 'none'", 'frame-ancestors *'),
+  'content-security-policy': SECURITY['content-security-policy'].replace("frame-ancestors 'none'", 'frame-ancestors *'),
   'cross-origin-resource-policy': 'cross-origin',
 };
 
@@ -121,16 +101,16 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /** @throws {Problem} page_unavailable */
-async function loadAssets(folder: string = BUILT): Promise<Assets> {
-  const files = built(folder) ?? (await bundled());
+async function loadAssets(): Promise<Assets> {
+  const files = built() ?? (await bundled());
   return new Map(files.map(({ name, body }) => [name, sharedDocument(TYPES[extname(name)] ?? '', body)]));
 }
 
-function built(folder: string): PageFile[] | null {
+function built(): PageFile[] | null {
   try {
-    return readdirSync(folder)
+    return readdirSync(BUILT)
       .filter((name) => extname(name) in TYPES)
-      .map((name) => ({ name, body: readFileSync(join(folder, name)) }));
+      .map((name) => ({ name, body: readFileSync(join(BUILT, name)) }));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;

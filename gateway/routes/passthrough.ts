@@ -1,5 +1,6 @@
 // Passes every other /v1 route through to the backend: models, responses, messages, embeddings and others. With tee, attests the response
 // to a JSON object where it is JSON or a stream of a known form.
+
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Model, ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
@@ -9,6 +10,7 @@ import { isProvable, openTee, settleTee, teeDelivery, teeHeader } from '../excha
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
+import { withoutQuery } from '../http/target.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
 import type { Operation } from '../telemetry/telemetry.ts';
 
@@ -67,7 +69,7 @@ function mergedModels(c: Context, models: readonly Model[], allowed: ReadonlySet
 
 /** The id in GET /v1/models/{id}; null for any other request. */
 function modelInPath(method: string, path: string): string | null {
-  const [, id = ''] = /^\/models\/(.*)$/.exec(pathOf(path)) ?? [];
+  const [, id = ''] = /^\/models\/(.*)$/.exec(withoutQuery(path)) ?? [];
   return method === 'GET' && id !== '' ? decodeURIComponent(id) : null;
 }
 
@@ -120,7 +122,7 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
             : modelInPath(method, path),
     };
     if (tee !== null) {
-      const endpoint = `/v1${pathOf(path)}`;
+      const endpoint = `/v1${withoutQuery(path)}`;
       watch.generates(operationOf(endpoint), model, true);
       const exchange = await openTee(c.env, deps, {
         tee,
@@ -152,10 +154,8 @@ const NOT_PROVABLE = 'tee: the answer of this request is neither a JSON object n
 /** Tells a client that sends `x-tee` with every request that this response is not attested. */
 const UNSUPPORTED = ['x-tee', 'unsupported'] as const;
 
-const pathOf = (path: string): string => path.split('?', 1)[0] ?? '';
-
 /** The id in `/…/{id}/attestation`. */
-const idIn = (path: string): string | null => /^\/.+\/([^/]+)\/attestation$/.exec(pathOf(path))?.[1] ?? null;
+const idIn = (path: string): string | null => /^\/.+\/([^/]+)\/attestation$/.exec(withoutQuery(path))?.[1] ?? null;
 
 /** OpenTelemetry's name for the endpoint's operation. */
 const operationOf = (endpoint: string): Operation =>
@@ -165,7 +165,7 @@ const operationOf = (endpoint: string): Operation =>
 function backendPath(url: string): string {
   if (!url.startsWith('/v1/')) throw new Problem('not_found', 'There is nothing here. The API begins at /v1.');
   const rest = url.slice('/v1'.length);
-  const path = rest.split('?', 1)[0] ?? '';
+  const path = withoutQuery(rest);
   let decoded: string;
   try {
     decoded = decodeURIComponent(path);

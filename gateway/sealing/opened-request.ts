@@ -3,8 +3,9 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { type Message, type RequestHead, SealedError } from '../../sealed/index.ts';
 import { HOP_BY_HOP } from '../backend/headers.ts';
+import { isFieldValue } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
-import { decodedPath, isHost, METHODS } from '../http/target.ts';
+import { decodedPath, isHost, METHODS, VERIFY_PATH } from '../http/target.ts';
 
 /** The bytes of a request as they arrive. It reads on demand, and never closes the connection, which the response still needs. */
 export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
@@ -124,9 +125,6 @@ export function problemOf(error: unknown): Error {
 /** Fields that have no meaning inside a sealed message. */
 const WITHHELD = new Set([...HOP_BY_HOP, 'expect']);
 const ONCE = new Set(['authorization', 'x-api-key', 'content-length', 'content-type', 'date', 'host']);
-/** The characters that Node's parser allows. */
-const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-const VERIFY_PATH = '/~sev_gpu@1.0/verify';
 
 /** The head of an opened request, checked as the server checks other heads. @throws {Problem} */
 export function headOf({ method, authority, path, fields }: RequestHead): OpenedHead {
@@ -138,8 +136,7 @@ export function headOf({ method, authority, path, fields }: RequestHead): Opened
   const headers: Record<string, string> = {};
   for (const [name, value] of fields) {
     if (WITHHELD.has(name)) continue;
-    if (!FIELD_VALUE.test(value))
-      throw new Problem('invalid_request', 'A header has a value that HTTP does not allow.');
+    if (!isFieldValue(value)) throw new Problem('invalid_request', 'A header has a value that HTTP does not allow.');
     const before = headers[name];
     if (before !== undefined && ONCE.has(name)) throw new Problem('invalid_request', `Send one ${name} header.`);
     headers[name] = before === undefined ? value : `${before}${name === 'cookie' ? '; ' : ', '}${value}`;

@@ -1,5 +1,5 @@
 // Makes the seeds of a gateway's keys for sealed requests, in its process or in the primary of several workers. Seeds are kept in memory
-// only, until the session after the one that names their keys is replaced.
+// only. Those of the previous session are kept too, for requests that were sealed before the current one began.
 import { hash, randomBytes, randomInt } from 'node:crypto';
 import { KEYS_OF_A_SESSION, SECRET_BYTES } from '../../sealed/index.ts';
 
@@ -27,7 +27,7 @@ export interface Seeds {
 /** The seeds for the next session, the current one and the previous one. */
 const KEPT = 3;
 /** Limit for requests that the keys of one session open. The digests of three sessions take at most 40 MB. */
-export const MAX_REQUESTS_OF_KEYS = 200_000;
+const MAX_REQUESTS_OF_KEYS = 200_000;
 /** Of the SHA-256 of an encapsulated key. Any two requests of a session collide with a probability below 10^-18. */
 const DIGEST_BYTES = 12;
 

@@ -3,7 +3,7 @@
 
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
-import { createOwnHosts } from '../http/target.ts';
+import { createOwnHosts, withoutQuery } from '../http/target.ts';
 
 /** The metrics of one process, or of all workers together. */
 interface MetricsSource {
@@ -48,7 +48,7 @@ function createMetricsServer(
         return void response
           .writeHead(403, { 'content-type': 'text/plain' })
           .end('This service has no such name: ask by an address, or name it in CORS_ORIGINS.\n');
-      const path = request.url?.split('?', 1)[0];
+      const path = withoutQuery(request.url ?? '');
       const ours = path === '/metrics';
       if ((!ours && path !== '/backend/metrics') || (request.method !== 'GET' && request.method !== 'HEAD'))
         return void response

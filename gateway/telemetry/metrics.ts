@@ -147,6 +147,7 @@ function startAtZero({
 
 /** The states of the connection to the sidecar. */
 export const SIDECAR_STATES = ['connecting', 'connected', 'refused', 'closed'] as const;
+export type SidecarState = (typeof SIDECAR_STATES)[number];
 /** Codes that a sidecar gives when it cannot attest. Any other code is counted as `other`. */
 const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed'];
 
@@ -167,7 +168,7 @@ export interface SessionEnds {
 
 interface GaugeSources {
   readonly sidecar: {
-    readonly state: (typeof SIDECAR_STATES)[number];
+    readonly state: SidecarState;
     readonly unavailable: { readonly code: string } | null;
     readonly pending: number;
     readonly oldest_ms: number;

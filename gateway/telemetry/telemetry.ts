@@ -1,11 +1,12 @@
 // Telemetry of an exchange: one log line at its end, its metrics, and its spans when tracing is on.
+
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import type { Phases } from '../../proto/frames.ts';
 import type { BackendName, Headers } from '../backend/backend.ts';
 import type { Problem } from '../http/problem.ts';
-import { METHODS } from '../http/target.ts';
+import { METHODS, withoutQuery } from '../http/target.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
 import { type Accounted, createAccounting, type Signed } from '../usage/accounting.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
@@ -382,7 +383,7 @@ function accountedOf(
     caller,
     method,
     // A path that the backend does not serve may be any text.
-    endpoint: watch.served ? (incoming.url ?? '').split('?', 1)[0]?.slice(0, MAX_NAME) || route : route,
+    endpoint: watch.served ? withoutQuery(incoming.url ?? '').slice(0, MAX_NAME) || route : route,
     label,
     model: watch.served ? (watch.model?.slice(0, MAX_NAME) ?? label) : label,
     status,

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Context } from '../../http/context.ts';
-import { type SharedDocument, sendDocument, sharedDocument } from '../../http/document.ts';
+import { documentSecurity, type SharedDocument, sendDocument, sharedDocument } from '../../http/document.ts';
 import { type Document, htmlPage } from './docs-page.ts';
 import { buildDocument } from './openapi.ts';
 
@@ -34,20 +34,6 @@ function buildPage(): Page {
   };
 }
 
-/** The policy allows only the inline style, by its hash, and the inline icon: the page has no script and loads nothing. */
-const securityHeaders = (style: string) => ({
-  'content-security-policy': [
-    "default-src 'none'",
-    `style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'`,
-    'img-src data:',
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
-  ].join('; '),
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-});
+/** Allows only the inline style, by its hash, and the inline icon: the page has no script and loads nothing. */
+const securityHeaders = (style: string) =>
+  documentSecurity([`style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'`, 'img-src data:']);

@@ -45,7 +45,7 @@ export const CODES = {
 } as const satisfies Readonly<Record<string, readonly ProblemCode[]>>;
 
 /** Routes that forward the backend's responses, errors included. */
-export const FORWARDING: readonly (keyof typeof CODES)[] = ['backend', 'generation'];
+const FORWARDING: readonly (keyof typeof CODES)[] = ['backend', 'generation'];
 
 // An example of each code.
 

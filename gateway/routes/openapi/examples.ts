@@ -1,6 +1,8 @@
 // The examples in /openapi.json: requests, and the responses of a gateway with a simulated GPU. The responses are in examples.json, which
 // `npm run make examples` writes; a test repeats the requests and compares.
+
 import { readFileSync } from 'node:fs';
+import { VERIFY_PATH } from '../../http/target.ts';
 
 /** A gateway's response. */
 export interface ExampleResponse {
@@ -76,44 +78,43 @@ const byId = (path: string, operation: string): Record<string, ExampleRequest> =
   },
 });
 
-const VERIFY = '/~sev_gpu@1.0/verify';
 const CHANGED = { nonce: '0'.repeat(64) };
 
 const VERIFICATIONS: Record<string, ExampleRequest> = {
   valid: {
     summary: 'It is right',
     method: 'POST',
-    path: VERIFY,
+    path: VERIFY_PATH,
     body: (responses) => attestedResponse(responses).attestation,
   },
   report: {
     summary: 'With `report=1`: every check',
     method: 'POST',
-    path: `${VERIFY}?report=1`,
+    path: `${VERIFY_PATH}?report=1`,
     body: (responses) => attestedResponse(responses),
   },
   ear: {
     summary: 'With `report=ear`: the result as EAR',
     method: 'POST',
-    path: `${VERIFY}?report=ear`,
+    path: `${VERIFY_PATH}?report=ear`,
     body: (responses) => attestedResponse(responses).attestation,
   },
   not_an_attestation: {
     summary: 'The body is no attestation, and carries none',
     method: 'POST',
-    path: VERIFY,
+    path: VERIFY_PATH,
     body: { id: 'chatcmpl-1' },
   },
   raw_hash_mismatch: {
     summary: 'Another nonce than that of `raw`',
     method: 'POST',
-    path: VERIFY,
+    path: VERIFY_PATH,
     body: (responses) => ({ ...attestedResponse(responses).attestation, ...CHANGED }),
   },
   policy_refused: {
     summary: 'With `min_level=gpu`: the GPU is simulated',
     method: 'POST',
-    path: `${VERIFY}?min_level=gpu`,
+    path: `${VERIFY_PATH}?min_level=gpu`,
     body: (responses) => attestedResponse(responses).attestation,
   },
 };

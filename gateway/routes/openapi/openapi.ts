@@ -1,6 +1,8 @@
 // The OpenAPI document of the whole service. Its schemas are those that validate requests.
+
 import { VERSION } from '../../config.ts';
 import { type SharedDocument, sharedDocument } from '../../http/document.ts';
+import { VERIFY_PATH } from '../../http/target.ts';
 import { errorComponents, errorExamples } from './errors.ts';
 import { componentExamples, readExamples, responseExamples } from './examples.ts';
 import { HEADERS } from './headers.ts';
@@ -41,7 +43,7 @@ export function buildDocument() {
     tags: TAGS,
     paths: {
       ...modelPaths(examples),
-      '/~sev_gpu@1.0/verify': verificationPath(examples),
+      [VERIFY_PATH]: verificationPath(examples),
       ...sealingPaths(),
       ...operationPaths(examples),
     },

@@ -30,7 +30,7 @@ function attestorWith(drafted: (parts: DraftInput) => ReturnType<Offload['draft'
     ...UNCHECKED,
   });
   const offload = { draft: drafted } as unknown as Offload;
-  const attestor = createAttestor(offload, sidecar, {} as Store, TIMEOUT_MS, Date.now);
+  const attestor = createAttestor(offload, sidecar, {} as Store, TIMEOUT_MS);
   return { attestor, sidecar };
 }
 
