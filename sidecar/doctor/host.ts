@@ -6,6 +6,7 @@ import { connect } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
+import { MAX_DEVICES } from '../../proto/attestation/attestation.ts';
 import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
 import { RunError, runProgram } from '../common/program.ts';
@@ -85,7 +86,6 @@ export interface NvmlFacts {
   readonly persistence: boolean | null;
 }
 
-const MAX_GPUS = 64;
 const DEADLINE_MS = 5_000;
 
 /** @throws {Error} without koffi, without the library, without a driver, or when a call hangs. */
@@ -105,7 +105,7 @@ async function readFacts(library: string): Promise<NvmlFacts> {
   const nvml = createNvml(openLibrary(library, 1));
   await nvml.init();
   try {
-    const count = Math.min(await nvml.count(), MAX_GPUS);
+    const count = Math.min(await nvml.count(), MAX_DEVICES);
     const gpus: NvmlFacts['gpus'][number][] = [];
     const persistence: (boolean | null)[] = [];
     for (let index = 0; index < count; index++) {

@@ -3,6 +3,7 @@
 import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
+import { MAX_DEVICES } from '../../../proto/attestation/attestation.ts';
 import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { type Finished, lastLineOf, type ProgramEnvironment, RunError, runProgram } from '../../common/program.ts';
 
@@ -28,7 +29,7 @@ export type PrintedEvidence = z.infer<typeof printedEvidence>;
 
 const resultOutput = z.looseObject(result);
 /** `nvattest collect-evidence`; without evidences where it failed. */
-const collectOutput = z.looseObject({ ...result, evidences: z.array(printedEvidence).min(1).max(64) });
+const collectOutput = z.looseObject({ ...result, evidences: z.array(printedEvidence).min(1).max(MAX_DEVICES) });
 /** `nvattest attest`; both empty objects where it failed. parseToken reads their contents. */
 const attestOutput = z.looseObject({
   ...result,
@@ -238,7 +239,6 @@ function unknown(result_code: number): Meaning {
 
 /** Reasons are for operators: enough of them to see where to look. */
 const MAX_REASONS = 6;
-const MAX_DEVICES = 64;
 
 /** "GPU 0: measurements 9, 52 differ; ocsp revoked", or '' where the claims name no reason. @param output what nvattest printed. */
 function refusalReasons(output: unknown): string {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
+import { MAX_DEVICES } from '../../../proto/attestation/attestation.ts';
 import { evidenceSchema } from '../../../proto/attestation/attestation-schema.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { Device } from '../../common/attester.ts';
@@ -25,7 +26,7 @@ const failedLine = z.strictObject({
   message: z.string().max(1024),
 });
 const readyLine = z.discriminatedUnion('type', [
-  z.strictObject({ type: z.literal('ready'), devices: z.array(device).min(1).max(64) }),
+  z.strictObject({ type: z.literal('ready'), devices: z.array(device).min(1).max(MAX_DEVICES) }),
   failedLine,
 ]);
 const resultLine = z.discriminatedUnion('type', [
@@ -33,7 +34,7 @@ const resultLine = z.discriminatedUnion('type', [
     type: z.literal('attested'),
     nonce: z.string().regex(/^[0-9a-f]{64}$/),
     token: z.string().min(2).max(MAX_LINE_BYTES),
-    evidence: z.array(evidenceSchema).min(1).max(64),
+    evidence: z.array(evidenceSchema).min(1).max(MAX_DEVICES),
   }),
   failedLine,
 ]);
