@@ -10,6 +10,7 @@ import {
   type BatchLeaf,
   type Failed,
   type FromSidecar,
+  MAX_FAILED_MESSAGE,
   type Phases,
   PROTOCOL,
   splitBinaryFrame,
@@ -293,7 +294,7 @@ function failureOf(error: unknown): Failure {
   if (error instanceof AttesterError)
     return {
       code: error.code,
-      message: error.message.slice(0, 1024),
+      message: error.message.slice(0, MAX_FAILED_MESSAGE),
       ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? RETRY_AFTER_MS.attester } : {}),
     };
   return { code: 'collection_failed', message: 'the attester failed in an unexpected way', unexpected: true };

@@ -1,4 +1,5 @@
 // The circuit breaker: opens for a failure that does not pass by itself (CC mode off, driver gone), reports the reason, and makes trials.
+import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/frames.ts';
 import { type AttesterError, failed } from '../common/attester.ts';
 
 /** The reason why nothing can be attested now, for operators and clients; it holds no content. */
@@ -50,7 +51,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
   }
 
   function open(error: AttesterError): void {
-    setState({ code: error.code, message: error.message.slice(0, 512) }, error.kind);
+    setState({ code: error.code, message: error.message.slice(0, MAX_UNAVAILABLE_MESSAGE) }, error.kind);
   }
 
   function schedule(): void {
