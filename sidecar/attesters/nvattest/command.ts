@@ -4,26 +4,23 @@ import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
 import { MAX_DEVICES } from '../../../proto/attestation/attestation.ts';
+import { base64Schema } from '../../../proto/attestation/attestation-schema.ts';
+import { isObject } from '../../../proto/json.ts';
 import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { type Finished, lastLineOf, type ProgramEnvironment, RunError, runProgram } from '../../common/program.ts';
 
 // What nvattest prints on stdout with `--format json`, read strictly where we rely on it.
 
 const result = { result_code: z.int().min(0).max(65_535), result_message: z.string().max(4096).default('') };
-const base64 = z
-  .string()
-  .min(4)
-  .max(4_000_000)
-  .regex(/^[A-Za-z0-9+/]+={0,2}$/);
 
 /** One device's evidence. Other members differ by release (version, vbios_version, driver_version) and are kept for `attest`. */
 const printedEvidence = z.looseObject({
   arch: z.string().min(1).max(32),
   nonce: z.string().regex(/^[0-9a-fA-F]{64}$/),
   /** base64: the SPDM request and its signed response. */
-  evidence: base64,
+  evidence: base64Schema,
   /** base64 of the PEM chain, leaf first. */
-  certificate: base64,
+  certificate: base64Schema,
 });
 export type PrintedEvidence = z.infer<typeof printedEvidence>;
 
@@ -242,10 +239,10 @@ const MAX_REASONS = 6;
 
 /** "GPU 0: measurements 9, 52 differ; ocsp revoked", or '' where the claims name no reason. @param output what nvattest printed. */
 function refusalReasons(output: unknown): string {
-  const claims = isRecord(output) && Array.isArray(output.claims) ? output.claims : [];
+  const claims = isObject(output) && Array.isArray(output.claims) ? output.claims : [];
   return claims
     .slice(0, MAX_DEVICES)
-    .map((device: unknown, i) => [i, isRecord(device) ? reasonsOf(device) : []] as const)
+    .map((device: unknown, i) => [i, isObject(device) ? reasonsOf(device) : []] as const)
     .filter(([, reasons]) => reasons.length > 0)
     .map(([i, reasons]) => `GPU ${i}: ${reasons.slice(0, MAX_REASONS).join('; ')}`)
     .join('. ');
@@ -263,7 +260,7 @@ function reasonsOf(device: Readonly<Record<string, unknown>>): string[] {
   for (const [name, value] of Object.entries(device)) {
     const short = word(name.replace(/^x-nvidia-(gpu-)?/, ''));
     if (value === false) reasons.push(`${short} is false`);
-    if (!isRecord(value) || !name.endsWith('-cert-chain')) continue;
+    if (!isObject(value) || !name.endsWith('-cert-chain')) continue;
     const status = value['x-nvidia-cert-status'];
     const revocation = value['x-nvidia-cert-ocsp-status'];
     if (status !== 'valid') reasons.push(`${short} ${word(status)}`);
@@ -272,10 +269,8 @@ function reasonsOf(device: Readonly<Record<string, unknown>>): string[] {
   return reasons;
 }
 
-const indexOf = (record: unknown) => (isRecord(record) && typeof record.index === 'number' ? record.index : '?');
+const indexOf = (record: unknown) => (isObject(record) && typeof record.index === 'number' ? record.index : '?');
 const word = (value: unknown) =>
   String(value)
     .replace(/[^\w .:-]/g, '')
     .slice(0, 64);
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -7,7 +7,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
 import { MAX_DEVICES } from '../../../proto/attestation/attestation.ts';
-import { evidenceSchema } from '../../../proto/attestation/attestation-schema.ts';
+import { digestSchema, evidenceSchema } from '../../../proto/attestation/attestation-schema.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { Device } from '../../common/attester.ts';
 import { killGroup, lastLineOf, type ProgramEnvironment, tailOf, unreffed } from '../../common/program.ts';
@@ -32,7 +32,7 @@ const readyLine = z.discriminatedUnion('type', [
 const resultLine = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('attested'),
-    nonce: z.string().regex(/^[0-9a-f]{64}$/),
+    nonce: digestSchema,
     token: z.string().min(2).max(MAX_LINE_BYTES),
     evidence: z.array(evidenceSchema).min(1).max(MAX_DEVICES),
   }),
