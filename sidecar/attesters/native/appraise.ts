@@ -14,7 +14,7 @@ import {
 import { type EndorsementExpiry, endorsementExpiry } from '../../../verify/service.ts';
 import { AppraisalError, type Appraise, type Renewal } from '../appraisal.ts';
 import type { KeptCollateral } from './kept-collateral.ts';
-import type { DeviceAppraisal } from './token.ts';
+import { type DeviceAppraisal, numberOf } from './token.ts';
 
 export interface AppraisalOptions {
   readonly collateral: Collateral;
@@ -77,10 +77,10 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
   };
 }
 
-/** `GPU 1`, `switch 0`: each kind is numbered separately. */
+/** `GPU 1`, `switch 0`. */
 function nameOf(evidence: readonly Evidence[], i: number): string {
-  const kind = (one?: Evidence) => (one?.arch === 'LS10' ? 'switch' : 'GPU');
-  return `${kind(evidence[i])} ${evidence.slice(0, i).filter((one) => kind(one) === kind(evidence[i])).length}`;
+  const kinds = evidence.map(({ arch }) => (arch === 'LS10' ? 'switch' : 'GPU'));
+  return `${kinds[i]} ${numberOf(kinds, i)}`;
 }
 
 // Failures that outdated collateral may cause: it is fetched again, and the evidence is appraised again.
