@@ -28,7 +28,7 @@ interface CircuitBreaker {
 }
 
 /** Consecutive failures that open the circuit; fewer may be chance. */
-const IN_A_ROW = 3;
+const FAILURES_TO_OPEN = 3;
 
 export const stuck = () => failed('collection_failed', 'attester_stuck', 'the attester does not answer', 'stop');
 
@@ -78,11 +78,11 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
     },
     failed(error) {
       if (error.retryable) return;
-      if (error.code === 'appraisal_failed' && ++appraisals < IN_A_ROW) return;
+      if (error.code === 'appraisal_failed' && ++appraisals < FAILURES_TO_OPEN) return;
       open(error);
     },
     timedOut(last) {
-      if (++timeouts >= IN_A_ROW && unavailable === null) open(last ?? stuck());
+      if (++timeouts >= FAILURES_TO_OPEN && unavailable === null) open(last ?? stuck());
     },
     open,
     close() {

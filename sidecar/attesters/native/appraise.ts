@@ -85,7 +85,7 @@ function nameOf(evidence: readonly Evidence[], i: number): string {
 
 // Failures that outdated collateral may cause: it is fetched again, and the evidence is appraised again.
 
-const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
+const COLLATERAL_FAILURES: ReadonlySet<FailureCode> = new Set([
   'measurement_mismatch',
   'rim_mismatch',
   'rim_malformed',
@@ -98,7 +98,7 @@ const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
 const FRESH_MS = 60_000;
 
 export const collateralRenewal = (collateral: KeptCollateral): Renewal => ({
-  mends: OF_THE_COLLATERAL,
+  mends: COLLATERAL_FAILURES,
   renew: async (_nonce, evidence) => ((await collateral.forget(FRESH_MS)) ? evidence : null),
 });
 

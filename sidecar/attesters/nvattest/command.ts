@@ -59,7 +59,7 @@ interface AttestArguments {
 
 /** Room for 64 GPUs' evidence or claims. */
 const MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
-const COMMON = ['--format', 'json', '--log-level', 'error'] as const;
+const OPTIONS = ['--format', 'json', '--log-level', 'error'] as const;
 /** CLI11's exit codes for a command line that it does not understand. A result may have the same code, but prints JSON. */
 const isUsageExit = (exit_code: number | null) => exit_code !== null && exit_code >= 100 && exit_code <= 127;
 
@@ -71,7 +71,7 @@ export async function version(command: NvattestCommand, run: Run): Promise<strin
 
 /** Evidence of every GPU over `nonce`, through NVML. @throws {AttesterError} */
 export async function collectEvidence(command: NvattestCommand, nonce: string, run: Run): Promise<PrintedEvidence[]> {
-  const args = ['collect-evidence', '--device', 'gpu', '--gpu-evidence-source', 'nvml', '--nonce', nonce, ...COMMON];
+  const args = ['collect-evidence', '--device', 'gpu', '--gpu-evidence-source', 'nvml', '--nonce', nonce, ...OPTIONS];
   const finished = await execute(command, args, run);
   checkResult(finished);
   return read(finished, collectOutput).evidences;
@@ -84,7 +84,7 @@ export async function attest(command: NvattestCommand, request: AttestArguments,
   args.push('--relying-party-policy', request.policy_file);
   if (request.rim_url !== undefined) args.push('--rim-url', request.rim_url);
   if (request.ocsp_url !== undefined) args.push('--ocsp-url', request.ocsp_url);
-  const finished = await execute(command, [...args, ...COMMON], run);
+  const finished = await execute(command, [...args, ...OPTIONS], run);
   checkResult(finished);
   read(finished, attestOutput);
   return finished.stdout.trim();
