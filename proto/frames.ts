@@ -5,6 +5,7 @@ import { MAX_DEVICES } from './attestation/attestation.ts';
 import { batchSchema, digestSchema, evidenceSchema } from './attestation/attestation-schema.ts';
 import { MAX_LEAVES } from './attestation/batch.ts';
 import { MAX_RAW_LENGTH } from './attestation/raw.ts';
+import { MAX_HPKE_LENGTH, MAX_STATEMENT_LENGTH } from './attestation/statement.ts';
 
 export const PROTOCOL = 'countersign/4';
 /** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
@@ -16,10 +17,16 @@ const LF = 10;
 /** Limit for the head of a binary frame. */
 const MAX_HEAD_BYTES = 1_024;
 
+/** Limits of the messages in `trouble` and in a failure, in characters. A sender cuts longer ones. */
+export const MAX_UNAVAILABLE_MESSAGE = 512;
+export const MAX_FAILED_MESSAGE = 1_024;
+
 const id = z.string().min(1).max(128);
 
 /** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: the sidecar can attest. */
-const unavailableSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
+const unavailableSchema = z
+  .strictObject({ code: z.string().max(64), message: z.string().max(MAX_UNAVAILABLE_MESSAGE) })
+  .nullable();
 
 /** Sidecar → gateway: the first frame, and sent again when the attester or the devices have changed. */
 const helloSchema = z.strictObject({
@@ -58,7 +65,7 @@ const sessionRequestSchema = z.strictObject({ type: z.literal('session'), id, ch
  */
 const keysSchema = z.strictObject({
   type: z.literal('keys'),
-  hpke: z.array(z.base64().min(1).max(4_096)).min(1).max(4),
+  hpke: z.array(z.base64().min(1).max(MAX_HPKE_LENGTH)).min(1).max(4),
 });
 /** Gateway → sidecar: a request for the status. */
 const statusRequestSchema = z.strictObject({ type: z.literal('status') });
@@ -80,7 +87,7 @@ export type Phases = z.infer<typeof phasesSchema>;
 const sessionSchema = z.strictObject({
   type: z.literal('session'),
   id: id.nullable(),
-  statement: z.string().max(16 * 1024),
+  statement: z.string().max(MAX_STATEMENT_LENGTH),
   /** JSON of the member `cpu`, without its signature. */
   cpu: z.string().max(2 * 1024 * 1024),
   /** JSON of the evidence over the statement. */
@@ -170,7 +177,7 @@ const failedSchema = z.strictObject({
   /** null when the frame was too malformed to name one. */
   id: id.nullable(),
   code: z.enum(FAILURE_CODES),
-  message: z.string().max(1024),
+  message: z.string().max(MAX_FAILED_MESSAGE),
   retry_after_ms: z.number().int().nonnegative().optional(),
 });
 /** Sidecar → gateway: the response to a status request, also sent when the sidecar becomes able or unable to attest. */

@@ -1,12 +1,12 @@
-// A sidecar without the simulated GPU's work: real socket, session, scheduler and check, over evidence whose signatures cost a hash.
+// A sidecar without the simulated GPU's work: real socket, connection, scheduler and check, over evidence whose signatures cost a hash.
 // With BENCH_CHECK=0 without its check too: the gateway makes its own all the same, so what it is given must be right.
 import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from '../../proto/frames.ts';
 import { loadConfig } from '../../sidecar/config.ts';
+import { serveConnection } from '../../sidecar/server/connection.ts';
 import { listenOnSocket } from '../../sidecar/server/server.ts';
-import { runSession } from '../../sidecar/server/session.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { createScheduler } from '../../sidecar/signing/scheduler.ts';
 import { createQuickAttester } from './quick-device.ts';
@@ -26,7 +26,7 @@ const server = createServer();
 new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES }).on(
   'connection',
   (ws, { socket }) =>
-    runSession(ws, socket, {
+    serveConnection(ws, socket, {
       attester,
       scheduler,
       sessions: null,

@@ -4,7 +4,7 @@ import { type Attestation, type Evidence, MAX_DEVICES } from './attestation.ts';
 import { MAX_LEAVES, MAX_PATH } from './batch.ts';
 
 /** A base64 text (RFC 4648 §4, padded). The pattern rejects obvious errors; the decoder decides. */
-const base64 = z
+export const base64Schema = z
   .string()
   .min(4)
   .max(4_000_000)
@@ -20,10 +20,10 @@ export const evidenceSchema: z.ZodType<Evidence> = z
       .min(1)
       .max(32)
       .describe('The device’s architecture: `HOPPER` or `BLACKWELL` of a GPU, `LS10` of an NVSwitch'),
-    report: base64.describe(
+    report: base64Schema.describe(
       'Base64 of the SPDM GET_MEASUREMENTS request and the signed MEASUREMENTS response after it',
     ),
-    certificate_chain: base64.describe('Base64 of the device’s certificate chain in PEM, leaf first'),
+    certificate_chain: base64Schema.describe('Base64 of the device’s certificate chain in PEM, leaf first'),
   })
   .describe('One device’s signed measurement report and the certificates of the key that signed it');
 
@@ -49,17 +49,17 @@ const processorMembers = {
     .string()
     .optional()
     .describe('The kind of processor evidence: `SEV_SNP`, `TDX`, `AZURE_SEV_SNP` or `AZURE_TDX`'),
-  report: base64
+  report: base64Schema
     .optional()
     .describe('Base64. `SEV_SNP`: the attestation report. `TDX`: the quote. On Azure: the HCL report'),
-  certificates: base64.optional().describe('AMD: base64 of PEM, the leaf (VCEK or VLEK) and its authority'),
-  quote: base64.optional().describe('Azure with TDX: base64 of the quote'),
+  certificates: base64Schema.optional().describe('AMD: base64 of PEM, the leaf (VCEK or VLEK) and its authority'),
+  quote: base64Schema.optional().describe('Azure with TDX: base64 of the quote'),
   tpm: z.looseObject({}).optional().describe('Azure: what the virtual TPM signed (`message`, `signature`, `pcrs`)'),
   collateral: z
     .looseObject({})
     .optional()
     .describe('The maker’s revocation lists and TCB information, as they were when the session was made'),
-  event_log: base64.optional().describe('TDX: base64 of the log that the quote’s registers were extended by'),
+  event_log: base64Schema.optional().describe('TDX: base64 of the log that the quote’s registers were extended by'),
   statement: z.string().optional().describe('The session’s statement, the JSON text that devices and processor signed'),
   gpu_sha256: digestSchema.optional().describe('SHA-256 over the devices’ evidence over the statement'),
   launch: z.string().optional().describe('The launch file’s text, where there is one: its SHA-256 is in the statement'),
@@ -67,7 +67,9 @@ const processorMembers = {
 
 const cpuSchema = z.looseObject({
   ...processorMembers,
-  signature: base64.optional().describe('Base64 of the session key’s ECDSA P-256 signature over this answer, 64 bytes'),
+  signature: base64Schema
+    .optional()
+    .describe('Base64 of the session key’s ECDSA P-256 signature over this answer, 64 bytes'),
   statement_sha256: digestSchema
     .optional()
     .describe(
@@ -114,6 +116,8 @@ export const sessionSchema = z.looseObject({
     .describe(
       'The JSON text that devices and processor signed: the session’s key, its devices, its times in Unix seconds',
     ),
-  report: base64.describe('Base64. `SEV_SNP`: the attestation report. `TDX`: the quote. On Azure: the HCL report'),
+  report: base64Schema.describe(
+    'Base64. `SEV_SNP`: the attestation report. `TDX`: the quote. On Azure: the HCL report',
+  ),
   gpu: z.array(evidenceSchema).describe('Each device’s evidence over the statement'),
 });

@@ -25,8 +25,10 @@ export interface Statement {
 
 const PURPOSE = 'countersign.session.v1';
 /** The longest validity of a session. */
-const MAX_SESSION_SECONDS = 3_600;
-const MAX_STATEMENT_LENGTH = 16 * 1024;
+export const MAX_SESSION_SECONDS = 3_600;
+export const MAX_STATEMENT_LENGTH = 16 * 1024;
+/** The limit of a key configuration in base64. */
+export const MAX_HPKE_LENGTH = 4_096;
 const MAX_TLS_KEYS = 16;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
@@ -59,7 +61,7 @@ function wrongMember({ challenge, key, devices, tls, hpke, launch, not_before, n
   if (!isBase64(key, 256)) return 'key';
   if (!isListOfDigests(devices, MAX_DEVICES) || devices.length === 0) return 'devices';
   if (!isListOfDigests(tls, MAX_TLS_KEYS)) return 'tls';
-  if (hpke !== null && !isBase64(hpke, 4_096)) return 'hpke';
+  if (hpke !== null && !isBase64(hpke, MAX_HPKE_LENGTH)) return 'hpke';
   if (launch !== null && !isDigest(launch)) return 'launch';
   if (!Number.isSafeInteger(not_before) || not_before < 0) return 'not_before';
   const seconds = not_after - not_before;

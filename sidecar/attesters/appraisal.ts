@@ -62,11 +62,11 @@ export function withRenewals<T>(appraise: Appraise<T>, renewals: readonly Renewa
   };
 }
 
-const OF_THE_CHAIN: ReadonlySet<FailureCode> = new Set(['report_signature_invalid', 'fwid_mismatch', 'chain_invalid']);
+const CHAIN_FAILURES = new Set<FailureCode>(['report_signature_invalid', 'fwid_mismatch', 'chain_invalid']);
 
 /** A reset gives a device a new leaf, so a chain cached before it no longer verifies its reports: read it again. */
 export const chainRenewal = (collector: Collector): Renewal => ({
-  mends: OF_THE_CHAIN,
+  mends: CHAIN_FAILURES,
   renew: async (nonce, _evidence, signal) =>
     (await collector.renewChains(signal)) ? collector.collect(nonce, signal) : null,
 });

@@ -65,7 +65,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
 }
 
 /** Failures of this installation, which another attester does not share. All others are the machine's, so nvtrust would have them too. */
-const OF_THE_INSTALLATION = new Set<string | null>(['no_ffi', 'no_nscq']);
+const INSTALLATION_FAILURES = new Set<string | null>(['no_ffi', 'no_nscq']);
 
 /**
  * ATTESTER=auto: `native` wherever the driver's libraries can be called directly: it needs no Python, and no SDK whose support has ended.
@@ -81,7 +81,7 @@ export async function nativeOrElse(
     onChoice('native', "the driver's libraries can be asked directly, and our own verifier appraises");
     return attester;
   } catch (error) {
-    if (!(error instanceof AttesterError) || !OF_THE_INSTALLATION.has(error.reason)) throw error;
+    if (!(error instanceof AttesterError) || !INSTALLATION_FAILURES.has(error.reason)) throw error;
     const attester = await nvtrust().catch((cause: unknown) => {
       if (!(cause instanceof AttesterError)) throw cause;
       const { code, reason, retryable } = cause;

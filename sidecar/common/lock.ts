@@ -56,6 +56,34 @@ export function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   });
 }
 
+/**
+ * The result of `work`, unless `deadline_ms` pass or `cancel` is aborted first. It then throws `late()`, or what `cancel` was aborted with,
+ * and calls `onAbandon` with it; `work` goes on and its result is dropped.
+ */
+export function withDeadline<T>(
+  work: Promise<T>,
+  deadline_ms: number,
+  late: () => Error,
+  cancel?: AbortSignal,
+  onAbandon?: (reason: unknown) => void,
+): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const abandon = (reason: unknown) => {
+      settle();
+      reject(reason);
+      onAbandon?.(reason);
+    };
+    const onCancel = () => abandon(cancel?.reason);
+    const deadline = setTimeout(() => abandon(late()), deadline_ms);
+    const settle = () => {
+      clearTimeout(deadline);
+      cancel?.removeEventListener('abort', onCancel);
+    };
+    cancel?.addEventListener('abort', onCancel);
+    work.then(resolve, reject).finally(settle);
+  });
+}
+
 /** Concurrent callers share one run of `work` and its result or failure; the next caller after it starts another. */
 export function shared<T>(work: () => Promise<T>): () => Promise<T> {
   let inFlight: Promise<T> | null = null;

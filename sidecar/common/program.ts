@@ -1,5 +1,8 @@
 // Runs one program to its end: no shell, a process group of its own, limits on its output and its time, killed on abort.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 
 // Helpers for every child process: NVIDIA's programs, and the Python workers.
@@ -39,6 +42,16 @@ export function unreffed(ms: number): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, ms).unref();
   });
+}
+
+/** Runs `work` in a temporary folder of mode 0700 (mkdtemp's), which is removed with all that a program left there. */
+export async function withTemporaryFolder<T>(prefix: string, work: (folder: string) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), prefix));
+  try {
+    return await work(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
 }
 
 /** The whole environment of a child process. */

@@ -5,10 +5,15 @@
 // again until its own deadline, because a response that waits for its attestation is lost otherwise; each of these is a new attestation
 // with three attempts, in order of arrival behind the requests of others.
 //
-// Everything else is retried in one place: the circuit breaker's trials (one attempt each) an attester that cannot attest, the pool a
-// worker process, cpu/sessions.ts a session with the processor (cpu/tsm.ts its busy driver, for 300 ms), and the gateway, which is told
-// when, the rest. Two things are repeated without delay: an appraisal whose inputs were renewed (attesters/appraisal.ts), and reads of
-// registers or reports that another process changed meanwhile (cpu/tsm.ts, cpu/azure.ts).
+// Everything else is retried in one place each:
+//   an attester that cannot attest: signing/circuit-breaker.ts, one attempt at each trial
+//   the start of a worker process: the pool in attesters/nvtrust/nvtrust.ts
+//   a session with the processor: cpu/sessions.ts
+//   a read from the processor's driver while it is busy: cpu/tsm.ts, for 300 ms
+//   all other requests: the gateway, which is told when to send them again
+// Two things are repeated without delay:
+//   an appraisal whose inputs were renewed: attesters/appraisal.ts
+//   reads of registers or reports that another process changed meanwhile: cpu/tsm.ts, cpu/azure.ts
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** The wait before the next attempt: doubled at each further failure, up to `max_ms`. */

@@ -3,10 +3,14 @@ import { failed } from './attester.ts';
 
 interface Waiters<T> {
   readonly count: number;
-  /** Waits behind the earlier callers. @throws at once where too many wait; what `signal` was aborted with; what all were refused with. */
+  /**
+   * Waits behind the earlier callers.
+   * @throws at once where too many wait; what `signal` was aborted with; the error that was given to `refuseAll`.
+   */
   wait(signal: AbortSignal): Promise<T>;
   /** Gives `value` to the first caller. False where none waits. */
   give(value: T): boolean;
+  /** Ends the wait of every caller with `error`. */
   refuseAll(error: unknown): void;
 }
 

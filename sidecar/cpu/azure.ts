@@ -1,13 +1,12 @@
 // Collects the evidence of an Azure guest, where only the paravisor (HCL) can reach the processor: its report from the virtual TPM, that
 // TPM's quote over our bytes, and endorsements from Azure's metadata service. tpm2-tools read the TPM, to which this user needs access.
 import { X509Certificate } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseHclReport, readLimited } from '../../verify/service.ts';
 import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
-import { lastLineOf, RunError, runProgram } from '../common/program.ts';
+import { lastLineOf, RunError, runProgram, withTemporaryFolder } from '../common/program.ts';
 import type { AmdEndorsements, HostCertificates } from './amd.ts';
 import { type CpuCollector, type CpuEvidence, refused, unavailable } from './collector.ts';
 import type { IntelCollateral } from './intel.ts';
@@ -53,18 +52,7 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
 
   /** Runs `work` with a temporary folder for tpm2-tools, one call at a time. */
   const inFolder = <T>(work: (folder: string) => Promise<T>, signal: AbortSignal): Promise<T> =>
-    holding(
-      [lock],
-      async () => {
-        const folder = await mkdtemp(join(tmpdir(), 'countersign-tpm-'));
-        try {
-          return await work(folder);
-        } finally {
-          await rm(folder, { recursive: true, force: true });
-        }
-      },
-      signal,
-    );
+    holding([lock], () => withTemporaryFolder('countersign-tpm-', work), signal);
 
   const readHcl = (signal: AbortSignal) =>
     inFolder(async (folder) => {

@@ -65,7 +65,7 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
   /** Read from the quote's PCK certificate, once it is verified up to Intel's root. @throws {AttesterError} */
   async function platformOf(report: Buffer): Promise<Platform> {
     const { checks, claims } = await appraise(report);
-    const failure = checks.find(({ name, status }) => status === 'fail' && OF_THE_QUOTE.has(name));
+    const failure = checks.find(({ name, status }) => status === 'fail' && QUOTE_CHECKS.has(name));
     if (failure !== undefined || claims?.fmspc == null) throw refused(`${failure?.code}: ${failure?.detail}`);
     const authority = parseTdxQuote(new Uint8Array(report)).chain[1]?.subjectCommonName ?? '';
     return { fmspc: claims.fmspc, ca: authority.endsWith('Processor CA') ? 'processor' : 'platform' };
@@ -74,7 +74,7 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
   /** The first failure in words, or null. Collateral that calls the platform revoked or out of date is valid; the verifier decides. */
   async function firstFailure(report: Buffer, collateral: TdxCollateral): Promise<string | null> {
     const { checks } = await appraise(report, collateral);
-    const failure = checks.find(({ code }) => code !== undefined && OF_THE_COLLATERAL.has(code));
+    const failure = checks.find(({ code }) => code !== undefined && COLLATERAL_FAILURES.has(code));
     return failure === undefined ? null : `${failure.code}: ${failure.detail}`;
   }
 
@@ -125,8 +125,8 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
   };
 }
 
-const OF_THE_QUOTE: ReadonlySet<string> = new Set(['cpu_form', 'cpu_signature', 'cpu_chain']);
-const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
+const QUOTE_CHECKS: ReadonlySet<string> = new Set(['cpu_form', 'cpu_signature', 'cpu_chain']);
+const COLLATERAL_FAILURES: ReadonlySet<string> = new Set([
   'cpu_malformed',
   'collateral_invalid',
   'collateral_expired',

@@ -5,7 +5,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '../../proto/attestation/statement.ts';
+import {
+  answerMessage,
+  evidenceMessage,
+  MAX_SESSION_SECONDS,
+  sessionMessage,
+  writeStatement,
+} from '../../proto/attestation/statement.ts';
+import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/frames.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { bootRomKey, checkSession } from '../../verify/service.ts';
 import { AttesterError, failed } from '../common/attester.ts';
@@ -82,7 +89,6 @@ export class SessionBusy extends Error {
 
 /** A session begins before it is made: after a restart, a response's timestamp may be older than the session that signs it. */
 const MARGIN_S = 300;
-const LIFE_S = 3_600;
 const CHALLENGE_CACHE_MS = 60_000;
 const REPORT_DATA_BYTES = 64;
 /** Certificate chains whose boot ROM key is kept. */
@@ -103,7 +109,7 @@ const unavailable = (message: string, options?: ErrorOptions) =>
   failed('collection_failed', 'cpu_unavailable', message, 'retry', options);
 
 export function createSessions(options: SessionsOptions): Sessions {
-  const { collector, required, launch = null, now_ms = Date.now, life_s = LIFE_S } = options;
+  const { collector, required, launch = null, now_ms = Date.now, life_s = MAX_SESSION_SECONDS } = options;
   const stop = new AbortController();
   const chains = new LRUCache<string, string>({ max: MAX_CHAINS });
   let live: Live | null = null;
@@ -250,7 +256,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     get unavailable() {
       if (!required || current() !== null) return null;
       const { code, message } = last ?? unavailable('there is no session yet');
-      return { code, message: message.slice(0, 512) };
+      return { code, message: message.slice(0, MAX_UNAVAILABLE_MESSAGE) };
     },
     async sign(digest, evidence) {
       const active = current();

@@ -1,14 +1,15 @@
 // The machine as the doctor sees it. All access goes through here, so that a test can stand in for any machine.
 
 import { constants } from 'node:fs';
-import { access, lstat, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { access, lstat, readdir, readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { tmpdir, userInfo } from 'node:os';
-import { join } from 'node:path';
+import { userInfo } from 'node:os';
 import { EnvHttpProxyAgent } from 'undici';
+import { MAX_DEVICES } from '../../proto/attestation/attestation.ts';
 import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
-import { RunError, runProgram } from '../common/program.ts';
+import { withDeadline } from '../common/lock.ts';
+import { RunError, runProgram, withTemporaryFolder } from '../common/program.ts';
 import type { SidecarConfig } from '../config.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
 import { ARCHITECTURES, type ConfidentialMode, createNvml, openLibrary } from '../driver/nvml.ts';
@@ -85,27 +86,17 @@ export interface NvmlFacts {
   readonly persistence: boolean | null;
 }
 
-const MAX_GPUS = 64;
 const DEADLINE_MS = 5_000;
 
 /** @throws {Error} without koffi, without the library, without a driver, or when a call hangs. */
-async function readNvml(library: string): Promise<NvmlFacts> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`NVML did not answer within ${DEADLINE_MS} ms`)), DEADLINE_MS);
-  });
-  try {
-    return await Promise.race([readFacts(library), timeout]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
+const readNvml = (library: string): Promise<NvmlFacts> =>
+  withDeadline(readFacts(library), DEADLINE_MS, () => new Error(`NVML did not answer within ${DEADLINE_MS} ms`));
 
 async function readFacts(library: string): Promise<NvmlFacts> {
   const nvml = createNvml(openLibrary(library, 1));
   await nvml.init();
   try {
-    const count = Math.min(await nvml.count(), MAX_GPUS);
+    const count = Math.min(await nvml.count(), MAX_DEVICES);
     const gpus: NvmlFacts['gpus'][number][] = [];
     const persistence: (boolean | null)[] = [];
     for (let index = 0; index < count; index++) {
@@ -199,15 +190,14 @@ export function thisHost(environment: Readonly<Record<string, string>>): Host {
 }
 
 async function runHere(program: string, args: readonly string[], env: Readonly<Record<string, string>>) {
-  const cwd = await mkdtemp(join(tmpdir(), 'countersign-doctor-'));
   const limits = { deadline_ms: RUN_DEADLINE_MS, max_output_bytes: MAX_OUTPUT_BYTES };
   try {
-    return await runProgram(program, args, { cwd, env: { ...env, HOME: cwd, TMPDIR: cwd }, ...limits });
+    return await withTemporaryFolder('countersign-doctor-', (cwd) =>
+      runProgram(program, args, { cwd, env: { ...env, HOME: cwd, TMPDIR: cwd }, ...limits }),
+    );
   } catch (error) {
     if (error instanceof RunError) return null;
     throw error;
-  } finally {
-    await rm(cwd, { recursive: true, force: true });
   }
 }
 

@@ -112,8 +112,7 @@ export function openNscq(path: string, max_calls: number): NscqLibrary {
   async function labelOf(uuid: Buffer): Promise<string> {
     const text = Buffer.alloc(LABEL_BYTES);
     await callAsync(label, [uuid, text, 0], max_calls);
-    const end = text.indexOf(0);
-    return text.toString('latin1', 0, end < 0 ? text.length : end);
+    return readText(text);
   }
 
   function readValue(kind: NscqKind, value: unknown): Buffer | number {

@@ -1,4 +1,4 @@
-// The sidecar's server: WebSocket over a Unix socket, one session a gateway.
+// The sidecar's server: WebSocket over a Unix socket, one connection a gateway.
 import { chmodSync, lstatSync, mkdirSync, unlinkSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { connect, type ListenOptions } from 'node:net';
@@ -12,7 +12,7 @@ import type { Attester, AttesterError } from '../common/attester.ts';
 import { createSessions, type SessionsOptions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
-import { type Result, runSession, type Session } from './session.ts';
+import { type GatewayConnection, type Result, serveConnection } from './connection.ts';
 
 // The Unix socket that the sidecar listens on. Either it makes its own and removes a stale one, or it inherits one.
 
@@ -119,7 +119,7 @@ function isListening(path: string): Promise<boolean> {
 }
 
 interface SidecarServer {
-  /** Takes no new requests, closes connections without a session, drains requests in flight within `drain_ms`, and closes the attester. */
+  /** Takes no new requests, closes all but WebSockets, drains requests in flight within `drain_ms`, and closes the attester. */
   close(): Promise<void>;
 }
 
@@ -142,13 +142,13 @@ interface ServerOptions {
 }
 
 /** Concurrent connections: one for each worker of a gateway (up to 64), and health checks. */
-const MAX_SESSIONS = 256;
+const MAX_CONNECTIONS = 256;
 /** How long the start waits for a required first session. After that, gateways are told why nothing is attested. */
 const FIRST_SESSION_MS = 10_000;
 
 /** Listens and serves until closed. @throws {SocketError} */
 export async function startServer(attester: Attester, options: ServerOptions, log: Logger): Promise<SidecarServer> {
-  const sessions = new Set<Session>();
+  const connections = new Set<GatewayConnection>();
   const scheduler = createScheduler(attester, {
     ...options,
     async check(collected, nonce, device) {
@@ -158,12 +158,12 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     onUnavailable(unavailable) {
       if (unavailable === null) log.info('attesting again');
       else log.error(unavailable, 'cannot attest');
-      for (const session of sessions) session.sendStatus();
+      for (const connection of connections) connection.sendStatus();
     },
   });
   const { cpu = null } = options;
   let failure: string | null = null;
-  const cpuSessions =
+  const sessions =
     cpu === null
       ? null
       : createSessions({
@@ -175,9 +175,9 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
               failure = null;
               log.info({ type: cpu.collector.type }, 'a session with the processor');
             }
-            for (const one of sessions) {
-              one.sendSession();
-              one.sendStatus();
+            for (const connection of connections) {
+              connection.sendSession();
+              connection.sendStatus();
             }
           },
           onFailure({ message }) {
@@ -199,12 +199,12 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   sockets.on('connection', (ws, { url, socket }) => {
     const level = url === HEALTH_PATH ? 'debug' : 'info';
     ws.on('error', () => ws.terminate());
-    if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
+    if (sockets.clients.size > MAX_CONNECTIONS) return ws.close(1013, 'too many gateways');
     log[level]({ sessions: sockets.clients.size }, 'gateway connected');
-    const session = runSession(ws, socket, {
+    const connection = serveConnection(ws, socket, {
       attester,
       scheduler,
-      sessions: cpuSessions,
+      sessions,
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
       onResult(result) {
@@ -213,9 +213,9 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
         logResult(log, result, scheduler.waiting);
       },
     });
-    sessions.add(session);
+    connections.add(connection);
     ws.on('close', () => {
-      sessions.delete(session);
+      connections.delete(connection);
       log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
@@ -224,25 +224,25 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     if (attester.devices === announced) return;
     announced = attester.devices;
     log.info({ attester: attester.name, devices: announced }, 'attests now');
-    for (const session of sessions) session.sendStatus();
+    for (const connection of connections) connection.sendStatus();
   }
   if (options.unavailable) scheduler.failed(options.unavailable);
-  if (cpu?.required) await Promise.race([cpuSessions?.ready, delay(FIRST_SESSION_MS, undefined, { ref: false })]);
+  if (cpu?.required) await Promise.race([sessions?.ready, delay(FIRST_SESSION_MS, undefined, { ref: false })]);
   const { inherited_fd = null, sidecar_socket } = options;
   await (inherited_fd === null ? listenOnSocket(server, sidecar_socket) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      // Closes connections that never became a session: no timeout would end them any more.
+      // Closes connections that never became a WebSocket: no timeout would end them any more.
       server.closeAllConnections();
       const deadline = delay(options.drain_ms, undefined, { ref: false });
-      await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
+      await Promise.race([Promise.all([...connections].map((connection) => connection.drain())), deadline]);
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
       setTimeout(() => {
         for (const ws of sockets.clients) ws.terminate();
       }, 500).unref();
       await closed;
-      cpuSessions?.close();
+      sessions?.close();
       scheduler.close();
       await attester.close();
     },

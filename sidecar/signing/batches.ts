@@ -4,7 +4,8 @@ import { type Batch, MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Phases } from '../../proto/frames.ts';
 import type { Collected } from '../common/attester.ts';
-import { QueueFull, withDeadline } from './queue.ts';
+import { withDeadline } from '../common/lock.ts';
+import { deadlineExceeded, QueueFull } from './queue.ts';
 import { type Leaf, makeLeaf, makeTree } from './tree.ts';
 
 /** Requests of all gateways that may wait in batches: a few collections' worth. */
@@ -97,7 +98,7 @@ export function createBatches({ deadline_ms, run }: BatchesOptions): Batches {
       const leaf: Waiting = { ...makeLeaf(digest), arrived_ms: performance.now(), resolve, reject };
       batch.leaves.add(leaf);
       waiting++;
-      return withDeadline(promise, deadline_ms, cancel, (reason) => {
+      return withDeadline(promise, deadline_ms, deadlineExceeded, cancel, (reason) => {
         if (!batch.closed) waiting--;
         batch.leaves.delete(leaf);
         if (batch.leaves.size > 0) return;

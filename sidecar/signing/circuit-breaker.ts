@@ -1,4 +1,5 @@
 // The circuit breaker: opens for a failure that does not pass by itself (CC mode off, driver gone), reports the reason, and makes trials.
+import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/frames.ts';
 import { type AttesterError, failed } from '../common/attester.ts';
 
 /** The reason why nothing can be attested now, for operators and clients; it holds no content. */
@@ -27,7 +28,7 @@ interface CircuitBreaker {
 }
 
 /** Consecutive failures that open the circuit; fewer may be chance. */
-const IN_A_ROW = 3;
+const FAILURES_TO_OPEN = 3;
 
 export const stuck = () => failed('collection_failed', 'attester_stuck', 'the attester does not answer', 'stop');
 
@@ -50,7 +51,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
   }
 
   function open(error: AttesterError): void {
-    setState({ code: error.code, message: error.message.slice(0, 512) }, error.kind);
+    setState({ code: error.code, message: error.message.slice(0, MAX_UNAVAILABLE_MESSAGE) }, error.kind);
   }
 
   function schedule(): void {
@@ -77,11 +78,11 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
     },
     failed(error) {
       if (error.retryable) return;
-      if (error.code === 'appraisal_failed' && ++appraisals < IN_A_ROW) return;
+      if (error.code === 'appraisal_failed' && ++appraisals < FAILURES_TO_OPEN) return;
       open(error);
     },
     timedOut(last) {
-      if (++timeouts >= IN_A_ROW && unavailable === null) open(last ?? stuck());
+      if (++timeouts >= FAILURES_TO_OPEN && unavailable === null) open(last ?? stuck());
     },
     open,
     close() {

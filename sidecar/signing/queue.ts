@@ -17,31 +17,9 @@ export class QueueFull extends Error {
 /** The request's deadline has passed. */
 export class DeadlineExceeded extends Error {
   override readonly name = 'DeadlineExceeded';
+  override readonly message = 'not done in time';
 }
-
-/** The result, unless the deadline passes or `cancel` is aborted first: then the reason is thrown, and `onAbandon` is called with it. */
-export function withDeadline<T>(
-  result: Promise<T>,
-  deadline_ms: number,
-  cancel: AbortSignal,
-  onAbandon: (reason: unknown) => void,
-): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const abandon = (reason: unknown) => {
-      settle();
-      reject(reason);
-      onAbandon(reason);
-    };
-    const onCancel = () => abandon(cancel.reason);
-    const deadline = setTimeout(() => abandon(new DeadlineExceeded('not done in time')), deadline_ms);
-    const settle = () => {
-      clearTimeout(deadline);
-      cancel.removeEventListener('abort', onCancel);
-    };
-    cancel.addEventListener('abort', onCancel);
-    result.then(resolve, reject).finally(settle);
-  });
-}
+export const deadlineExceeded = () => new DeadlineExceeded();
 
 interface Queue {
   readonly waiting: number;

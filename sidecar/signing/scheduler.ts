@@ -4,10 +4,11 @@ import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
 import { type Attester, AttesterError, type Collected } from '../common/attester.ts';
+import { withDeadline } from '../common/lock.ts';
 import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from '../common/retry.ts';
 import { createBatches, type Timed, type TimedLeaf } from './batches.ts';
 import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
-import { createQueue, DeadlineExceeded, withDeadline } from './queue.ts';
+import { createQueue, DeadlineExceeded, deadlineExceeded } from './queue.ts';
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
@@ -152,7 +153,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number, byAll = false): Promise<Timed> {
     const shared = shareOrBegin(nonce, attempts, byAll);
     shared.requests++;
-    return withDeadline(shared.result, attest_deadline_ms, cancel, (reason) => {
+    return withDeadline(shared.result, attest_deadline_ms, deadlineExceeded, cancel, (reason) => {
       if (--shared.requests > 0) return;
       if (inFlight.get(nonce) === shared) inFlight.delete(nonce);
       shared.abort.abort(reason);

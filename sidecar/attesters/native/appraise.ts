@@ -14,7 +14,7 @@ import {
 import { type EndorsementExpiry, endorsementExpiry } from '../../../verify/service.ts';
 import { AppraisalError, type Appraise, type Renewal } from '../appraisal.ts';
 import type { KeptCollateral } from './kept-collateral.ts';
-import type { DeviceAppraisal } from './token.ts';
+import { type DeviceAppraisal, numberOf } from './token.ts';
 
 export interface AppraisalOptions {
   readonly collateral: Collateral;
@@ -77,15 +77,15 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
   };
 }
 
-/** `GPU 1`, `switch 0`: each kind is numbered separately. */
+/** `GPU 1`, `switch 0`. */
 function nameOf(evidence: readonly Evidence[], i: number): string {
-  const kind = (one?: Evidence) => (one?.arch === 'LS10' ? 'switch' : 'GPU');
-  return `${kind(evidence[i])} ${evidence.slice(0, i).filter((one) => kind(one) === kind(evidence[i])).length}`;
+  const kinds = evidence.map(({ arch }) => (arch === 'LS10' ? 'switch' : 'GPU'));
+  return `${kinds[i]} ${numberOf(kinds, i)}`;
 }
 
 // Failures that outdated collateral may cause: it is fetched again, and the evidence is appraised again.
 
-const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
+const COLLATERAL_FAILURES: ReadonlySet<FailureCode> = new Set([
   'measurement_mismatch',
   'rim_mismatch',
   'rim_malformed',
@@ -98,7 +98,7 @@ const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
 const FRESH_MS = 60_000;
 
 export const collateralRenewal = (collateral: KeptCollateral): Renewal => ({
-  mends: OF_THE_COLLATERAL,
+  mends: COLLATERAL_FAILURES,
   renew: async (_nonce, evidence) => ((await collateral.forget(FRESH_MS)) ? evidence : null),
 });
 

@@ -155,10 +155,11 @@ export async function makeToken(
     jti: randomUUID(),
     eat_nonce: nonce,
   });
+  const kinds = devices.map(({ claims }) => claims.kind.toUpperCase());
   const parts = await Promise.all(
     devices.map(async (device, i) => {
       const jwt = await key.sign({ ...deviceClaims(device), ...common() });
-      return { name: nameOf(devices, i), jwt, digest: createHash('sha256').update(jwt).digest('hex') };
+      return { name: `${kinds[i]}-${numberOf(kinds, i)}`, jwt, digest: createHash('sha256').update(jwt).digest('hex') };
     }),
   );
   const overall = await key.sign({
@@ -171,9 +172,6 @@ export async function makeToken(
   return JSON.stringify([['JWT', overall], Object.fromEntries(parts.map(({ name, jwt }) => [name, jwt]))]);
 }
 
-/** Each kind is numbered separately, as in NVIDIA's verifiers. */
-function nameOf(devices: readonly DeviceAppraisal[], i: number): string {
-  const kind = devices[i]?.claims.kind;
-  const before = devices.slice(0, i).filter(({ claims }) => claims.kind === kind).length;
-  return `${kind === 'switch' ? 'SWITCH' : 'GPU'}-${before}`;
-}
+/** The number of device `i` among those of its kind: each kind is numbered separately, as in NVIDIA's verifiers. */
+export const numberOf = (kinds: readonly string[], i: number): number =>
+  kinds.slice(0, i).filter((kind) => kind === kinds[i]).length;

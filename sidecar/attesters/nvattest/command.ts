@@ -3,32 +3,30 @@
 import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
+import { MAX_DEVICES } from '../../../proto/attestation/attestation.ts';
+import { base64Schema } from '../../../proto/attestation/attestation-schema.ts';
+import { isObject } from '../../../proto/json.ts';
 import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { type Finished, lastLineOf, type ProgramEnvironment, RunError, runProgram } from '../../common/program.ts';
 
 // What nvattest prints on stdout with `--format json`, read strictly where we rely on it.
 
 const result = { result_code: z.int().min(0).max(65_535), result_message: z.string().max(4096).default('') };
-const base64 = z
-  .string()
-  .min(4)
-  .max(4_000_000)
-  .regex(/^[A-Za-z0-9+/]+={0,2}$/);
 
 /** One device's evidence. Other members differ by release (version, vbios_version, driver_version) and are kept for `attest`. */
 const printedEvidence = z.looseObject({
   arch: z.string().min(1).max(32),
   nonce: z.string().regex(/^[0-9a-fA-F]{64}$/),
   /** base64: the SPDM request and its signed response. */
-  evidence: base64,
+  evidence: base64Schema,
   /** base64 of the PEM chain, leaf first. */
-  certificate: base64,
+  certificate: base64Schema,
 });
 export type PrintedEvidence = z.infer<typeof printedEvidence>;
 
 const resultOutput = z.looseObject(result);
 /** `nvattest collect-evidence`; without evidences where it failed. */
-const collectOutput = z.looseObject({ ...result, evidences: z.array(printedEvidence).min(1).max(64) });
+const collectOutput = z.looseObject({ ...result, evidences: z.array(printedEvidence).min(1).max(MAX_DEVICES) });
 /** `nvattest attest`; both empty objects where it failed. parseToken reads their contents. */
 const attestOutput = z.looseObject({
   ...result,
@@ -61,7 +59,7 @@ interface AttestArguments {
 
 /** Room for 64 GPUs' evidence or claims. */
 const MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
-const COMMON = ['--format', 'json', '--log-level', 'error'] as const;
+const OPTIONS = ['--format', 'json', '--log-level', 'error'] as const;
 /** CLI11's exit codes for a command line that it does not understand. A result may have the same code, but prints JSON. */
 const isUsageExit = (exit_code: number | null) => exit_code !== null && exit_code >= 100 && exit_code <= 127;
 
@@ -73,7 +71,7 @@ export async function version(command: NvattestCommand, run: Run): Promise<strin
 
 /** Evidence of every GPU over `nonce`, through NVML. @throws {AttesterError} */
 export async function collectEvidence(command: NvattestCommand, nonce: string, run: Run): Promise<PrintedEvidence[]> {
-  const args = ['collect-evidence', '--device', 'gpu', '--gpu-evidence-source', 'nvml', '--nonce', nonce, ...COMMON];
+  const args = ['collect-evidence', '--device', 'gpu', '--gpu-evidence-source', 'nvml', '--nonce', nonce, ...OPTIONS];
   const finished = await execute(command, args, run);
   checkResult(finished);
   return read(finished, collectOutput).evidences;
@@ -86,7 +84,7 @@ export async function attest(command: NvattestCommand, request: AttestArguments,
   args.push('--relying-party-policy', request.policy_file);
   if (request.rim_url !== undefined) args.push('--rim-url', request.rim_url);
   if (request.ocsp_url !== undefined) args.push('--ocsp-url', request.ocsp_url);
-  const finished = await execute(command, [...args, ...COMMON], run);
+  const finished = await execute(command, [...args, ...OPTIONS], run);
   checkResult(finished);
   read(finished, attestOutput);
   return finished.stdout.trim();
@@ -238,14 +236,13 @@ function unknown(result_code: number): Meaning {
 
 /** Reasons are for operators: enough of them to see where to look. */
 const MAX_REASONS = 6;
-const MAX_DEVICES = 64;
 
 /** "GPU 0: measurements 9, 52 differ; ocsp revoked", or '' where the claims name no reason. @param output what nvattest printed. */
 function refusalReasons(output: unknown): string {
-  const claims = isRecord(output) && Array.isArray(output.claims) ? output.claims : [];
+  const claims = isObject(output) && Array.isArray(output.claims) ? output.claims : [];
   return claims
     .slice(0, MAX_DEVICES)
-    .map((device: unknown, i) => [i, isRecord(device) ? reasonsOf(device) : []] as const)
+    .map((device: unknown, i) => [i, isObject(device) ? reasonsOf(device) : []] as const)
     .filter(([, reasons]) => reasons.length > 0)
     .map(([i, reasons]) => `GPU ${i}: ${reasons.slice(0, MAX_REASONS).join('; ')}`)
     .join('. ');
@@ -263,7 +260,7 @@ function reasonsOf(device: Readonly<Record<string, unknown>>): string[] {
   for (const [name, value] of Object.entries(device)) {
     const short = word(name.replace(/^x-nvidia-(gpu-)?/, ''));
     if (value === false) reasons.push(`${short} is false`);
-    if (!isRecord(value) || !name.endsWith('-cert-chain')) continue;
+    if (!isObject(value) || !name.endsWith('-cert-chain')) continue;
     const status = value['x-nvidia-cert-status'];
     const revocation = value['x-nvidia-cert-ocsp-status'];
     if (status !== 'valid') reasons.push(`${short} ${word(status)}`);
@@ -272,10 +269,8 @@ function reasonsOf(device: Readonly<Record<string, unknown>>): string[] {
   return reasons;
 }
 
-const indexOf = (record: unknown) => (isRecord(record) && typeof record.index === 'number' ? record.index : '?');
+const indexOf = (record: unknown) => (isObject(record) && typeof record.index === 'number' ? record.index : '?');
 const word = (value: unknown) =>
   String(value)
     .replace(/[^\w .:-]/g, '')
     .slice(0, 64);
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

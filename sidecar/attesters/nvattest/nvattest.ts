@@ -1,14 +1,13 @@
 // ATTESTER=nvattest: NVIDIA's C++ command line, for drivers that the Python SDK does not read (docs/operate.md).
 import { randomBytes, X509Certificate } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { CheckFailure } from '../../../verify/index.ts';
 import { parseToken } from '../../../verify/service.ts';
 import { type Attester, AttesterError, type Device, failed } from '../../common/attester.ts';
-import type { ProgramEnvironment } from '../../common/program.ts';
+import { type ProgramEnvironment, withTemporaryFolder } from '../../common/program.ts';
 import { attest, collectEvidence, type NvattestCommand, type PrintedEvidence, version } from './command.ts';
 
 interface NvattestOptions {
@@ -25,12 +24,13 @@ interface NvattestOptions {
 }
 
 const POLICY = fileURLToPath(new URL('./policy.rego', import.meta.url));
+const FOLDER_PREFIX = 'countersign-nvattest-';
 
 /** Returns once evidence was collected over a nonce of its own. @throws {AttesterError} when that cannot be done here. */
 export async function createNvattestAttester(options: NvattestOptions): Promise<Attester> {
   const { environment, program, run_deadline_ms = 30_000, rim_url, ocsp_url } = options;
   const command: NvattestCommand = { program, environment, deadline_ms: run_deadline_ms };
-  const devices = await inFolder(async (cwd) => {
+  const devices = await withTemporaryFolder(FOLDER_PREFIX, async (cwd) => {
     options.onVersion?.(await version(command, { cwd }));
     const nonce = randomBytes(32).toString('hex');
     return checked(await collectEvidence(command, nonce, { cwd }), nonce).map(deviceOf);
@@ -45,7 +45,7 @@ export async function createNvattestAttester(options: NvattestOptions): Promise<
     simulated: null,
     async attest(nonce: Nonce, signal: AbortSignal) {
       const either = AbortSignal.any([signal, closing.signal]);
-      return inFolder(async (cwd) => {
+      return withTemporaryFolder(FOLDER_PREFIX, async (cwd) => {
         const run = { cwd, signal: either };
         const evidences = checked(await collectEvidence(command, nonce, run), nonce, devices.length);
         const evidence_file = join(cwd, 'evidence.json');
@@ -65,16 +65,6 @@ export async function createNvattestAttester(options: NvattestOptions): Promise<
       closing.abort(failed('collection_failed', 'nvattest_died', 'the sidecar is stopping', 'retry'));
     },
   };
-}
-
-/** Runs `work` in a temporary folder of mode 0700 (mkdtemp's), which is removed with all that the program left there. */
-async function inFolder<T>(work: (cwd: string) => Promise<T>): Promise<T> {
-  const cwd = await mkdtemp(join(tmpdir(), 'countersign-nvattest-'));
-  try {
-    return await work(cwd);
-  } finally {
-    await rm(cwd, { recursive: true, force: true });
-  }
 }
 
 function checked(evidences: PrintedEvidence[], nonce: string, count = evidences.length): PrintedEvidence[] {

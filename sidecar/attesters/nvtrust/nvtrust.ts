@@ -143,7 +143,8 @@ interface WorkerFolder {
 }
 
 /** Mode 0700, as mkdtemp makes it. */
-function makeWorkerFolder(parent = tmpdir()): WorkerFolder {
+function makeWorkerFolder(): WorkerFolder {
+  const parent = tmpdir();
   sweep(parent);
   const path = mkdtempSync(join(parent, `${PREFIX}${process.pid}-`));
   return { path, remove: () => rm(path, { recursive: true, force: true }) };

@@ -6,9 +6,11 @@ import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
-import { evidenceSchema } from '../../../proto/attestation/attestation-schema.ts';
+import { MAX_DEVICES } from '../../../proto/attestation/attestation.ts';
+import { digestSchema, evidenceSchema } from '../../../proto/attestation/attestation-schema.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { Device } from '../../common/attester.ts';
+import { withDeadline } from '../../common/lock.ts';
 import { killGroup, lastLineOf, type ProgramEnvironment, tailOf, unreffed } from '../../common/program.ts';
 import { failure, isWorkerReason, type WorkerReason } from './failures.ts';
 
@@ -25,15 +27,15 @@ const failedLine = z.strictObject({
   message: z.string().max(1024),
 });
 const readyLine = z.discriminatedUnion('type', [
-  z.strictObject({ type: z.literal('ready'), devices: z.array(device).min(1).max(64) }),
+  z.strictObject({ type: z.literal('ready'), devices: z.array(device).min(1).max(MAX_DEVICES) }),
   failedLine,
 ]);
 const resultLine = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('attested'),
-    nonce: z.string().regex(/^[0-9a-f]{64}$/),
+    nonce: digestSchema,
     token: z.string().min(2).max(MAX_LINE_BYTES),
-    evidence: z.array(evidenceSchema).min(1).max(64),
+    evidence: z.array(evidenceSchema).min(1).max(MAX_DEVICES),
   }),
   failedLine,
 ]);
@@ -86,32 +88,21 @@ async function* split(stream: Readable, max_line_bytes: number): AsyncGenerator<
 // A time limit for a worker's actions.
 
 /** Runs `work`; past the deadline, on abort or on any error the process is killed. */
-function bounded<T>(
+async function bounded<T>(
   deadline_ms: number,
   reason: WorkerReason,
   kill: () => void,
   work: () => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const stop = (error: unknown) => {
-      settle();
-      kill();
-      reject(error);
-    };
-    const timer = setTimeout(() => stop(failure(reason, `no answer within ${deadline_ms} ms`)), deadline_ms);
-    const onAbort = () => stop(signal?.reason);
-    const settle = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', onAbort);
-    };
-    if (signal?.aborted) return onAbort();
-    signal?.addEventListener('abort', onAbort);
-    work().then((value) => {
-      settle();
-      resolve(value);
-    }, stop);
-  });
+  const late = () => failure(reason, `no answer within ${deadline_ms} ms`);
+  try {
+    signal?.throwIfAborted();
+    return await withDeadline(work(), deadline_ms, late, signal);
+  } catch (error) {
+    kill();
+    throw error;
+  }
 }
 
 interface WorkerOptions {

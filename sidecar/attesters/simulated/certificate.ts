@@ -86,10 +86,10 @@ const KEY_USAGE = {
 export const keyUsage = (use: keyof typeof KEY_USAGE): Buffer => extension('2.5.29.15', KEY_USAGE[use], true);
 
 /** §4.2.1.2 */
-export const subjectKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.14', octetString(id));
+const subjectKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.14', octetString(id));
 
 /** §4.2.1.1 */
-export const authorityKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.35', sequence(contextPrimitive(0, id)));
+const authorityKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.35', sequence(contextPrimitive(0, id)));
 
 const uri = (text: string): Buffer => contextPrimitive(6, Buffer.from(text, 'ascii'));
 

@@ -51,7 +51,7 @@ export function measurementCounts(blocks = MEASUREMENT_COUNT): Buffer {
 }
 
 /** What a report says, but for the nonces. */
-export interface ReportContent {
+interface ReportContent {
   /** By RIM index, from 0. */
   readonly measurements: readonly Uint8Array[];
   readonly opaque: Uint8Array;

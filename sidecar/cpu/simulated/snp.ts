@@ -52,17 +52,16 @@ export interface LeafSpec extends Partial<Spec> {
   readonly tcb?: Tcb;
   readonly hwid?: Buffer;
   readonly productName?: string;
-  readonly cspId?: string;
   readonly issuer?: Holder;
   /** AMD's extensions to leave out. */
   readonly drop?: readonly string[];
 }
 
 export function makeLeaf({ product, ask, asvk }: Amd, spec: LeafSpec = {}): Holder {
-  const { kind = 'VCEK', tcb = TCB, productName = product, cspId = 'CN=cloud', drop = [] } = spec;
+  const { kind = 'VCEK', tcb = TCB, productName = product, drop = [] } = spec;
   const { hwid = product === 'Turin' ? CHIP_ID.subarray(0, 8) : CHIP_ID } = spec;
   const parts = Object.keys(TCB_AT[product]).map((part) => [`3.${SPL[part]}`, der.integer(tcb[part] ?? 0)] as const);
-  const last = kind === 'VCEK' ? (['4', hwid] as const) : (['5', ia5(cspId)] as const);
+  const last = kind === 'VCEK' ? (['4', hwid] as const) : (['5', ia5('CN=cloud')] as const);
   const all = [['1', der.integer(1)] as const, ['2', ia5(productName)] as const, ...parts, last];
   const extensions = all.filter(([id]) => !drop.includes(id)).map(([id, value]) => amd(id, value));
   const issuer = spec.issuer ?? (kind === 'VCEK' ? ask : asvk);

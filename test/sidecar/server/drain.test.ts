@@ -30,7 +30,7 @@ async function start(drain_ms: number) {
   return server;
 }
 
-/** A connection that is no session. */
+/** A connection that is no WebSocket. */
 async function say(text: string): Promise<Socket> {
   const silent = connect(socket());
   silent.on('error', () => {}).resume();

@@ -71,7 +71,7 @@ async function attesterWith(
   };
 }
 
-describe('a session with the sidecar', () => {
+describe('a connection with the sidecar', () => {
   it('begins with hello and answers raw with its own hash, a token and evidence', async () => {
     running = await startSidecar(folder);
     const client = await connect(running.socket);
@@ -236,7 +236,7 @@ describe('a session with the sidecar', () => {
     expect(await client.next()).toMatchObject({ id: '0', code: 'collection_failed' });
     const line = JSON.parse(lines.find((one) => one.includes('unexpected way')) ?? '{}');
     expect(line).toMatchObject({ level: 50, name: 'TypeError' });
-    expect(line.at[0]).toContain('session.test.ts');
+    expect(line.at[0]).toContain('connection.test.ts');
     expect(lines.join('')).not.toContain('secret');
   });
 

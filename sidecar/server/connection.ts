@@ -10,6 +10,7 @@ import {
   type BatchLeaf,
   type Failed,
   type FromSidecar,
+  MAX_FAILED_MESSAGE,
   type Phases,
   PROTOCOL,
   splitBinaryFrame,
@@ -35,7 +36,7 @@ export interface Result {
 
 type AttestFrame = Extract<ToSidecar, { type: 'attest' }>;
 
-interface SessionDeps {
+interface ConnectionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
   /** null: no processor signs. */
@@ -46,7 +47,7 @@ interface SessionDeps {
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
-export interface Session {
+export interface GatewayConnection {
   /** Sends the gateway the current state. To be called when the state changes. */
   sendStatus(): void;
   /** Sends the session whose key signs responses from now on. */
@@ -59,7 +60,7 @@ export interface Session {
 const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
 
 /** @param socket the connection that carries `ws`. */
-export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Session {
+export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionDeps): GatewayConnection {
   const { attester, scheduler, sessions } = deps;
   const unavailable = () => scheduler.unavailable ?? sessions?.unavailable ?? null;
   const requests = new Map<string, AbortController>();
@@ -293,7 +294,7 @@ function failureOf(error: unknown): Failure {
   if (error instanceof AttesterError)
     return {
       code: error.code,
-      message: error.message.slice(0, 1024),
+      message: error.message.slice(0, MAX_FAILED_MESSAGE),
       ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? RETRY_AFTER_MS.attester } : {}),
     };
   return { code: 'collection_failed', message: 'the attester failed in an unexpected way', unexpected: true };
