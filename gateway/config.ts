@@ -4,12 +4,13 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
 import {
-  given,
+  ConfigError,
   httpUrl,
   integer,
   logLevel,
   NO_ARGUMENTS,
   namesUser,
+  parseVariables,
   type Settings,
   settingsOf,
   socketPath,
@@ -193,7 +194,7 @@ const own = z.object({
   LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one a request, never content'),
 });
 
-export { NO_ARGUMENTS };
+export { ConfigError, NO_ARGUMENTS };
 
 /** Every variable with its description. docs/configuration.md is generated from this. */
 export const schema = own.extend(otelShape);
@@ -212,11 +213,6 @@ export interface GatewayConfig extends Omit<Settings<z.output<typeof own>>, 'bac
   readonly tracing: TracingConfig | null;
 }
 
-/** The configuration does not allow a start. The message is one line that names the variable. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
-}
-
 /** The path of the keys file, for `countersign keys`. */
 export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
   return env.API_KEYS_FILE === undefined || env.API_KEYS_FILE === '' ? null : env.API_KEYS_FILE;
@@ -226,15 +222,7 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
 /** @throws {ConfigError} */
 export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
-  const variables = given(env);
-  const parsed = schema.safeParse(variables);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const name = String(issue?.path[0]);
-    const absent = issue?.code === 'invalid_type' && !(name in variables);
-    throw new ConfigError(absent ? `${name} is required` : `${name} ${issue?.message ?? 'is wrong'}`);
-  }
-  const e = parsed.data;
+  const e = parseVariables(schema, env);
   if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
   if (e.MAX_HELD_BYTES < e.MAX_BODY_BYTES)

@@ -1,6 +1,11 @@
 // Settings from the environment that gateway and sidecar share.
 import * as z from 'zod';
 
+/** The configuration does not allow a start. The message is one line that names the variable. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
 /** The variables that are set. An empty variable counts as unset. */
 export const given = (env: Readonly<Record<string, string | undefined>>): Record<string, string> =>
   Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => Boolean(entry[1])));
@@ -63,6 +68,20 @@ export const socketPath = (resolve: (path: string) => string) =>
         `must be ${MAX_SOCKET_PATH_BYTES} bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
     })
     .prefault('run/sidecar.sock');
+
+/** @throws {ConfigError} for the first variable that is wrong or absent. */
+export function parseVariables<Schema extends z.ZodType>(
+  schema: Schema,
+  env: Readonly<Record<string, string | undefined>>,
+): z.output<Schema> {
+  const variables = given(env);
+  const parsed = schema.safeParse(variables);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const name = String(issue?.path[0]);
+  const absent = issue?.code === 'invalid_type' && !(name in variables);
+  throw new ConfigError(absent ? `${name} is required` : `${name} ${issue?.message ?? 'is wrong'}`);
+}
 
 /** Settings by the lower-case names of their variables; null for a variable without a default that is not set. */
 export type Settings<Parsed> = {

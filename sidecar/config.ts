@@ -5,8 +5,20 @@ import { resolve } from 'node:path';
 import * as z from 'zod';
 import { readLaunch } from '../proto/attestation/launch.ts';
 import { JsonTextError } from '../proto/json.ts';
-import { given, httpUrl, integer, logLevel, type Settings, settingsOf, socketPath } from '../proto/settings.ts';
+import {
+  ConfigError,
+  given,
+  httpUrl,
+  integer,
+  logLevel,
+  parseVariables,
+  type Settings,
+  settingsOf,
+  socketPath,
+} from '../proto/settings.ts';
 import type { ProgramEnvironment } from './common/program.ts';
+
+export { ConfigError };
 
 // The socket that a service manager passes on: sd_listen_fds(3), so that connections queue while the sidecar restarts.
 
@@ -124,19 +136,9 @@ export interface SidecarConfig extends Settings<z.output<typeof schema>> {
   readonly nvml_parallel_calls: number;
 }
 
-/** The configuration does not allow a start. The message is one line that names the variable. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
-}
-
 /** @throws {ConfigError} */
 export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarConfig {
-  const parsed = schema.safeParse(given(env));
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    throw new ConfigError(`${String(issue?.path[0])} ${issue?.message ?? 'is wrong'}`);
-  }
-  const settings = settingsOf(schema, parsed.data);
+  const settings = settingsOf(schema, parseVariables(schema, env));
   if (settings.launch_file !== null && settings.cpu_evidence === 'off')
     throw new ConfigError('LAUNCH_FILE says what a processor vouches for: it needs CPU_EVIDENCE');
   if (settings.signers === 'any' && ['nvtrust', 'nvattest'].includes(settings.attester))
