@@ -10,7 +10,7 @@ import type { SnpReport } from './evidence/snp-report.ts';
 import type { TdReport } from './evidence/tdx-quote.ts';
 
 /** The measured values that are compared. */
-export interface Measured {
+interface Measured {
   readonly type: CpuType;
   readonly snp: SnpReport | null;
   readonly tdx: TdReport | null;
