@@ -1,4 +1,4 @@
-// Reads the body of an HTTP response with a limit.
+// Reads HTTP messages: a response's body with a limit, and the media type of a request or a response.
 import { concat } from './bytes.ts';
 
 /** The whole body. @throws {RangeError} more than `max_bytes`. */
@@ -17,4 +17,10 @@ export async function readLimited(response: Response, max_bytes: number): Promis
     chunks.push(part.value);
   }
   return concat(chunks);
+}
+
+/** In lower case and without parameters; empty where the message names none. */
+export function mediaType({ headers }: Request | Response): string {
+  const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
+  return type.trim().toLowerCase();
 }
