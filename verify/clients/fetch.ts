@@ -8,7 +8,7 @@ import { attestationIn } from '../binding/input.ts';
 import { toBase64Url } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { mediaType, readLimited } from '../common/read-limited.ts';
+import { BodyTooLarge, mediaType, readLimited } from '../common/read-limited.ts';
 import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
 import { heldUntilProven } from './held-stream.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
@@ -190,7 +190,7 @@ function freshTee(strict: boolean): string {
 /** @throws {UnprovenAnswerError} for more than `max_bytes`, or invalid UTF-8. */
 async function textOf(response: Response, max_bytes: number, signal: AbortSignal): Promise<string> {
   const bytes = await readLimited(response, max_bytes).catch((cause) => {
-    throw cause instanceof RangeError
+    throw cause instanceof BodyTooLarge
       ? new UnprovenAnswerError('response_too_large', { cause })
       : broken(cause, signal);
   });
