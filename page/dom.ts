@@ -1,7 +1,7 @@
 // Makes elements. Text becomes text nodes and nothing else: no string of this page is ever read as markup.
 
 type Handlers = { readonly [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
-export interface Props {
+interface Props {
   /** Attributes by name; false, null and undefined leave one out, true sets it empty. */
   readonly [attribute: string]: string | number | boolean | null | undefined | Handlers;
   readonly on?: Handlers;

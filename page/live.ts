@@ -9,7 +9,7 @@ export interface Status {
   readonly text: string;
 }
 
-export interface Live {
+interface Live {
   /** As it was last said; null while the gateway is away. */
   readonly service: Service | null;
   settings(collateral: boolean): Settings;

@@ -5,7 +5,7 @@ export { compareTokenWithReports } from './attestation.ts';
 export { checkBatch } from './binding/batch.ts';
 // For whoever counts failed checks by code.
 export { FAILURE_CODES } from './common/checks.ts';
-export { readLimited } from './common/read-limited.ts';
+export { BodyTooLarge, readLimited } from './common/read-limited.ts';
 export { bootRomKey } from './cpu/binding.ts';
 // For code that collects evidence behind Azure's paravisor, or the log of a measured boot.
 export { parseHclReport } from './cpu/evidence/azure-vtpm.ts';
@@ -26,7 +26,5 @@ export { checkAnswer, checkSession } from './session.ts';
 export { checkTokenDigests } from './token/digests.ts';
 export { NRAS_KEYS_URL, verifyTokenSignature } from './token/signature.ts';
 export { type ParsedToken, parseToken } from './token/token.ts';
-// A revocation list's window. What parseCrl returns is not yet verified.
-export { parseCrl } from './x509/crl.ts';
 // For a cache of OCSP responses: the verdict on a single one.
-export { appraiseOcsp, OCSP_SKEW_MS, type OcspVerdict } from './x509/revocation.ts';
+export { appraiseOcsp, OCSP_SKEW_MS } from './x509/revocation.ts';

@@ -2,7 +2,7 @@
 import { announce, byId, el } from '../dom.ts';
 import { GatewayError, getModels, hasKey, type Model, type Service, useKey } from '../gateway.ts';
 
-export interface Composer {
+interface Composer {
   /** Shows what the service needs now. */
   serviceIs(service: Service | null): void;
   /** The key was refused, or is missing. */

@@ -9,12 +9,12 @@ import { type Answer, readAnswer } from '../stream.ts';
 import { answerActions, createAnswer } from './answer.ts';
 import { trouble } from './trouble.ts';
 
-export interface Conversation {
+interface Conversation {
   /** Asks, and shows the answer with its proof. Resolves when the answer has ended, proven or not. */
   ask(text: string, model: (signal: AbortSignal) => Promise<string>, signal: AbortSignal): Promise<void>;
 }
 
-export interface ConversationOptions {
+interface ConversationOptions {
   readonly settings: () => Settings;
   /** Asks the service what it is now: a sidecar that was restarted has other keys. */
   readonly refresh: () => Promise<void>;

@@ -3,7 +3,7 @@ import { byId } from '../dom.ts';
 import { carryWith, GatewayError, getModels, type Service } from '../gateway.ts';
 import { collateral, type Settings } from '../proof/verifier.ts';
 
-export interface Sealing {
+interface Sealing {
   serviceIs(service: Service | null): void;
 }
 

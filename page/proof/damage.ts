@@ -2,7 +2,7 @@
 import { fromBase64, toBase64, toHex, utf8 } from '../../verify/common/bytes.ts';
 import type { Attestation } from '../../verify/index.ts';
 
-export type PartName = 'raw' | 'nonce' | 'token' | 'report' | 'certificate';
+type PartName = 'raw' | 'nonce' | 'token' | 'report' | 'certificate';
 
 export interface Part {
   readonly name: PartName;

@@ -11,7 +11,7 @@ export interface Said {
   readonly at: number | null;
 }
 
-export interface Conversation {
+interface Conversation {
   readonly endpoint: string;
   readonly request: readonly Said[];
   readonly response: readonly Said[];

@@ -9,7 +9,7 @@ import { BADGES, READABLE, WORDS } from './words.ts';
  * `simulated`: valid, about no hardware. `unchecked`: nothing was found wrong, but something could not be checked here.
  * `foreign`: no proof at all.
  */
-export type Verdict = 'valid' | 'simulated' | 'unchecked' | 'invalid' | 'foreign';
+type Verdict = 'valid' | 'simulated' | 'unchecked' | 'invalid' | 'foreign';
 
 export type ClaimState = 'proven' | 'open' | 'unchecked' | 'wrong';
 
@@ -37,7 +37,7 @@ export const isUnchecked = (check: Check): boolean =>
 const isWrong = (check: Check): boolean => check.status === 'fail' && !isUnchecked(check);
 
 /** @param brought whether a visitor brought it: what an answer carries in place of a proof is a wrong proof. */
-export function verdictOf({ valid, checks, claims }: VerificationReport, brought: boolean): Verdict {
+function verdictOf({ valid, checks, claims }: VerificationReport, brought: boolean): Verdict {
   if (valid) return claims.simulated ? 'simulated' : 'valid';
   const [first] = checks.filter(({ status }) => status === 'fail');
   if (brought && (first?.code === 'not_json' || first?.code === 'not_an_attestation')) return 'foreign';
@@ -190,7 +190,7 @@ function whenSigned({ report }: View, now: Date): Claim {
 // The ladder.
 
 /** The steps, how many of them were reached, and what the next would add. null: of no use here. */
-export type Ladder = { readonly reached: number; readonly next: string } | null;
+type Ladder = { readonly reached: number; readonly next: string } | null;
 
 export const STEPS = ['Simulated', 'GPU', 'GPU + CPU', 'Measured'] as const;
 

@@ -1,7 +1,7 @@
 // What each check means, in plain words, in the groups in which the page shows them.
 import { type CheckName, CPU_CHECKS } from '../../verify/index.ts';
 
-export interface Words {
+interface Words {
   readonly title: string;
   readonly meaning: string;
   /** Said in place of the verdict's text where this check fails. */

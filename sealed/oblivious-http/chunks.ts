@@ -17,7 +17,7 @@ export const FINAL: Bytes = new TextEncoder().encode('final');
 export const chunkHead = (length: number, isFinal: boolean): Bytes => varint(isFinal ? 0 : length);
 
 /** Opens the next chunk. Rejects if that fails. */
-export type OpenChunk = (sealed: Bytes, aad: Bytes) => Promise<Uint8Array>;
+type OpenChunk = (sealed: Bytes, aad: Bytes) => Promise<Uint8Array>;
 
 /**
  * Opens all chunks of a message. The message is complete only when this has ended.

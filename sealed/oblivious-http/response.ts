@@ -15,7 +15,7 @@ export interface ResponseSecret {
   readonly nonce_bytes: number;
 }
 
-export interface ResponseKeys {
+interface ResponseKeys {
   /** The first bytes of the response. */
   readonly response_nonce: Bytes;
   /** The key of the AEAD. */

@@ -178,13 +178,20 @@ function parse(args: readonly string[], command: Command): Parsed {
   const options = { ...own, help: { type: 'boolean', short: 'h' }, version: { type: 'boolean', short: 'v' } } as const;
   try {
     return parseArgs({ args: [...args], allowPositionals: true, options });
-  } catch (error) {
+  } catch {
     const { tokens } = parseArgs({ args: [...args], strict: false, tokens: true, options });
-    const names = tokens.flatMap((token) => (token.kind === 'option' ? token.name : []));
-    const other = names.find((name) => !Object.hasOwn(options, name));
-    const owners = COMMANDS.filter((one) => one.options.some(({ name }) => name === other)).map(({ name }) => name);
-    if (owners.length > 0) throw new UsageError(`${command.name} has no --${other}, which is of ${owners.join(', ')}`);
-    throw new UsageError((error as Error).message.split('. ')[0] ?? 'bad arguments');
+    const given = tokens.filter((token) => token.kind === 'option');
+    const other = given.find(({ name }) => !Object.hasOwn(options, name));
+    const owners = COMMANDS.filter((one) => one.options.some(({ name }) => name === other?.name));
+    const names = owners.map(({ name }) => name).join(', ');
+    if (names !== '') throw new UsageError(`${command.name} has no --${other?.name}, which is of ${names}`);
+    if (other !== undefined) throw new UsageError(`Unknown option '${other.rawName}'`);
+    // Every option is known, so the value of one is wrong.
+    const isFlag = (name: string) => (options as Record<string, { type: string }>)[name]?.type === 'boolean';
+    const flag = given.find(({ name, value }) => isFlag(name) && value !== undefined);
+    if (flag !== undefined) throw new UsageError(`Option '${flag.rawName}' does not take an argument`);
+    const bare = given.find((one) => !isFlag(one.name) && !one.inlineValue && /^-./.test(one.value ?? '--'));
+    throw new UsageError(`Option '${bare?.rawName}' needs an argument; write =VALUE for one that begins with a dash`);
   }
 }
 

@@ -8,11 +8,11 @@ import { attestationIn } from '../binding/input.ts';
 import { toBase64Url } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
-import { readLimited } from '../common/read-limited.ts';
+import { BodyTooLarge, mediaType, readLimited } from '../common/read-limited.ts';
 import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
 import { heldUntilProven } from './held-stream.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
-import { UnprovenAnswerError } from './unproven-error.ts';
+import { refusal, UnprovenAnswerError } from './unproven-error.ts';
 
 export { UnprovenAnswerError, type UnprovenCode } from './unproven-error.ts';
 
@@ -33,12 +33,6 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** Whether each response needs a signature of its own. By default responses may share one, unless `policy.maxBatch` is 1. */
   readonly strict?: boolean;
 }
-
-/**
- * The status of a refusal. 422 would fit better, but LangChain for JavaScript retries a 422 six times
- * (`STATUS_NO_RETRY` of @langchain/core's async_caller), and no client retries a 400.
- */
-const REFUSED_STATUS = 400;
 
 /** Types of a body that may be JSON; fetch sets the last for a string whose sender names no type. */
 const JSON_TYPES = ['application/json', '', 'text/plain'];
@@ -143,16 +137,11 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     try {
       return await fetchProven(request, init, pathname);
     } catch (error) {
-      if (reported(error) instanceof UnprovenAnswerError) return refusal(error as UnprovenAnswerError);
+      reported(error);
+      if (error instanceof UnprovenAnswerError) return refusal(error, 'unproven_answer');
       throw error;
     }
   };
-}
-
-/** A response from which clients of OpenAI's and Anthropic's APIs make an error of their own. */
-function refusal({ message, code }: UnprovenAnswerError): Response {
-  const error = { message, type: 'unproven_answer', param: null, code };
-  return Response.json({ error }, { status: REFUSED_STATUS, headers: { 'x-should-retry': 'false' } });
 }
 
 /** The path that raw names. A proxy in front may add a prefix to it, or leave out `/v1`. */
@@ -201,7 +190,7 @@ function freshTee(strict: boolean): string {
 /** @throws {UnprovenAnswerError} for more than `max_bytes`, or invalid UTF-8. */
 async function textOf(response: Response, max_bytes: number, signal: AbortSignal): Promise<string> {
   const bytes = await readLimited(response, max_bytes).catch((cause) => {
-    throw cause instanceof RangeError
+    throw cause instanceof BodyTooLarge
       ? new UnprovenAnswerError('response_too_large', { cause })
       : broken(cause, signal);
   });
@@ -234,11 +223,6 @@ function failingWith(
     },
     cancel: (reason) => reader.cancel(reason),
   });
-}
-
-function mediaType({ headers }: Request | Response): string {
-  const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
-  return type.trim().toLowerCase();
 }
 
 /** The body is decoded already, so the headers of its encoding are removed. `type` replaces a charset that could change how it is read. */

@@ -2,6 +2,7 @@
 import type { SealedErrorCode } from '../../sealed/index.ts';
 import type { FailureCode } from '../common/checks.ts';
 import type { Level } from '../policy/options.ts';
+import { refusal } from './unproven-error.ts';
 
 const MESSAGES = {
   other_gateway: 'The request is for another address than that of the gateway. Nothing was sent.',
@@ -81,16 +82,12 @@ export const OUTER_CODES = [
 const isForwarded = (status: number | null): status is number =>
   status !== null && (status === 401 || status === 403 || status === 429 || (status >= 500 && status <= 599));
 
-/** As for `verifyingFetch`: no client retries it. */
-const REFUSED_STATUS = 400;
-
-/** A response from which clients of OpenAI's and Anthropic's APIs make an error of their own. */
-export function refusalOf({ message, code, status, retry_after }: SealedFetchError): Response {
+/** The response that clients get. */
+export function refusalOf(error: SealedFetchError): Response {
+  const { code, status, retry_after } = error;
   const type = status === null ? 'sealing_refused' : 'edge_refused';
-  const body = { error: { message, type, param: null, code } };
   // Within seconds of a gateway's start, its session names keys that it has, so a retry helps.
-  if (code === 'sealed_key_unknown') return Response.json(body, { status: 503, headers: { 'retry-after': '2' } });
-  if (!isForwarded(status))
-    return Response.json(body, { status: REFUSED_STATUS, headers: { 'x-should-retry': 'false' } });
-  return Response.json(body, { status, headers: retry_after === null ? {} : { 'retry-after': retry_after } });
+  if (code === 'sealed_key_unknown') return refusal(error, type, 503, { 'retry-after': '2' });
+  if (!isForwarded(status)) return refusal(error, type);
+  return refusal(error, type, status, retry_after === null ? {} : { 'retry-after': retry_after });
 }

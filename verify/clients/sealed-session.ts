@@ -43,7 +43,7 @@ export interface Sealing {
   readonly until_ms: number;
 }
 
-export interface Sessions {
+interface Sessions {
   /** @param stale a session whose key the gateway no longer has. @throws {SealedFetchError} */
   current(signal: AbortSignal, stale?: Sealing): Promise<Sealing>;
   readonly isInSession: IsInSession;

@@ -12,8 +12,8 @@ import {
   writeEnd,
   writeRequestHead,
 } from '../../sealed/index.ts';
-import { concat } from '../common/bytes.ts';
-import { readLimited } from '../common/read-limited.ts';
+import { type Bytes, concat } from '../common/bytes.ts';
+import { mediaType, readLimited } from '../common/read-limited.ts';
 import { cameSealed } from './sealed-answers.ts';
 import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';
@@ -38,8 +38,6 @@ export interface SealedFetchOptions extends SessionOptions {
   /** The clock, in milliseconds; Date.now by default. */
   readonly now_ms?: () => number;
 }
-
-type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Limit for the body of an unsealed error response. */
 const MAX_OUTER_ERROR_BYTES = 64 * 1024;
@@ -181,8 +179,7 @@ interface Sealed extends Response {
 }
 
 function isSealed(response: Response): response is Sealed {
-  const [type = ''] = (response.headers.get('content-type') ?? '').split(';', 1);
-  return response.status === 200 && type.trim().toLowerCase() === RESPONSE_MEDIA_TYPE && response.body !== null;
+  return response.status === 200 && mediaType(response) === RESPONSE_MEDIA_TYPE && response.body !== null;
 }
 
 /** The error for an unsealed response. Its text is not returned, because anyone in between may have written it. */

@@ -1,4 +1,4 @@
-// The error for a response that is not proven.
+// The error for a response that is not proven, and the response that clients get for a refusal of any kind.
 import type { FailureCode } from '../common/checks.ts';
 
 /** The code of an {@link UnprovenAnswerError}: that of the check that failed, or one of its own. */
@@ -27,4 +27,17 @@ export class UnprovenAnswerError extends Error {
     super(Object.hasOwn(MESSAGES, code) ? MESSAGES[code as keyof typeof MESSAGES] : NOT_VERIFIED, options);
     this.code = code;
   }
+}
+
+/**
+ * A response from which clients of OpenAI's and Anthropic's APIs make an error of their own. By default no client retries: 422 would fit
+ * better than 400, but LangChain for JavaScript retries it six times (`STATUS_NO_RETRY` of @langchain/core's async_caller).
+ */
+export function refusal(
+  { message, code }: Error & { readonly code: string },
+  type: string,
+  status = 400,
+  headers: Readonly<Record<string, string>> = { 'x-should-retry': 'false' },
+): Response {
+  return Response.json({ error: { message, type, param: null, code } }, { status, headers });
 }

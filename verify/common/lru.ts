@@ -1,4 +1,5 @@
-// A map of limited size that drops its least recently used entry when it is full.
+// A map of limited size that drops its least recently used entry when it is full. It is not npm's lru-cache because the verifier is a
+// library, also for browsers, whose only dependency is hpke (beside optional peers for LangChain and the AI SDK).
 
 export class LruMap<K, V> {
   readonly #limit: number;
@@ -28,14 +29,5 @@ export class LruMap<K, V> {
 
   delete(key: K): void {
     this.#map.delete(key);
-  }
-
-  /** The least recently used first. */
-  keys(): IterableIterator<K> {
-    return this.#map.keys();
-  }
-
-  get size(): number {
-    return this.#map.size;
   }
 }

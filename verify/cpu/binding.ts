@@ -23,7 +23,7 @@ import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, sk
 type HeldSession = Omit<VerifiedSession, 'hpke'>;
 
 /** The response whose session is checked; for a session by itself, two members are null. */
-export interface Answer {
+interface Answer {
   /** SHA-256 of raw in hex, also where a batch has another nonce; null for a session by itself. */
   readonly rawHash: string | null;
   /** Unix seconds, in raw. */

@@ -2,7 +2,7 @@
 
 import { readLaunch } from '../../proto/attestation/launch.ts';
 import { duplicateMember, isObject, JsonTextError } from '../../proto/json.ts';
-import { isZero, toHex } from '../common/bytes.ts';
+import { isDigest, isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
 import { type LogEvent, runtimePayload } from './evidence/event-log.ts';
@@ -10,7 +10,7 @@ import type { SnpReport } from './evidence/snp-report.ts';
 import type { TdReport } from './evidence/tdx-quote.ts';
 
 /** The measured values that are compared. */
-export interface Measured {
+interface Measured {
   readonly type: CpuType;
   readonly snp: SnpReport | null;
   readonly tdx: TdReport | null;
@@ -22,23 +22,22 @@ export interface Measured {
 
 const MAX_CHARACTERS = 1024 * 1024;
 const MAX_ENTRIES = 1024;
-const HEX_48 = /^[0-9a-f]{96}$/;
-const HEX_32 = /^[0-9a-f]{64}$/;
 const PCRS = 24;
+const isSha384 = (value: unknown) => typeof value === 'string' && /^[0-9a-f]{96}$/.test(value);
 
 /** @param input the list: JSON text, or parsed. @throws {TypeError} naming what is wrong. */
 export function readReference(input: unknown): CpuReference {
   const value = record(typeof input === 'string' ? parsed(input) : input, 'it');
   only(value, ['version', 'cpu', 'launch'], []);
   if (value.version !== 1) throw wrong('version is not 1');
-  values(value.launch, 'launch', HEX_32);
+  values(value.launch, 'launch', isDigest);
   for (const [index, entry] of list(value.cpu, 'cpu').entries()) checkEntry(record(entry, `cpu[${index}]`), index);
   return value as unknown as CpuReference;
 }
 
 function checkEntry(entry: Json, index: number): void {
   const at = (name: string) => `cpu[${index}].${name}`;
-  const of = (name: string, digits = HEX_48) => values(entry[name], at(name), digits);
+  const of = (name: string) => values(entry[name], at(name), isSha384);
   const launchIn = (...fields: readonly string[]) => {
     if (!fields.includes(entry.launch_in as string)) throw wrong(`${at('launch_in')} is not ${fields.join(' or ')}`);
   };
@@ -66,7 +65,7 @@ function checkEntry(entry: Json, index: number): void {
       for (const [pcr, digests] of pcrs) {
         if (!/^(0|[1-9]\d?)$/.test(pcr) || Number(pcr) >= PCRS)
           throw wrong(`${at('pcrs')} has a register that there is not`);
-        values(digests, `${at('pcrs')}[${pcr}]`, HEX_32);
+        values(digests, `${at('pcrs')}[${pcr}]`, isDigest);
       }
       return launchIn('measurement');
     }
@@ -106,9 +105,9 @@ function list(value: unknown, name: string): readonly unknown[] {
   return value;
 }
 
-function values(value: unknown, name: string, digits: RegExp): void {
-  if (!list(value, name).every((one) => typeof one === 'string' && digits.test(one)))
-    throw wrong(`${name} is not a list of ${digits === HEX_32 ? 64 : 96} lowercase hex digits`);
+function values(value: unknown, name: string, isRight: (value: unknown) => boolean): void {
+  if (!list(value, name).every(isRight))
+    throw wrong(`${name} is not a list of ${isRight === isDigest ? 64 : 96} lowercase hex digits`);
 }
 
 // Compares a guest with the list.

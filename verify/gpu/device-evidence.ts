@@ -25,14 +25,18 @@ export interface ParsedEvidence {
 
 /** @throws {CheckFailure} evidence_malformed, report_malformed */
 export function parseEvidence(input: DeviceInput): ParsedEvidence {
-  const report = parseReport(base64(input.report, 'report'));
+  const report = readReport(input.report);
   const [leaf, ...above] = parseChain(input.chain);
   if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
   return { report, chain: [leaf, ...above] };
 }
 
+/** @param report base64. @throws {CheckFailure} evidence_malformed, report_malformed */
+export const readReport = (report: string): Report => parseReport(base64(report, 'report'));
+
 /** @param chain base64 of PEM. @throws {CheckFailure} evidence_malformed */
-export const parseChain = (chain: string): readonly Certificate[] => pem(base64(chain, 'certificate chain'));
+export const parseChain = (chain: string): readonly Certificate[] =>
+  readPem(new TextDecoder().decode(base64(chain, 'certificate chain')), 'the certificate chain');
 
 function base64(text: string, what: string): Uint8Array {
   try {
@@ -44,18 +48,18 @@ function base64(text: string, what: string): Uint8Array {
 }
 
 /** A device's chain is the same in every one of its reports. */
-const chains = new LruMap<string, readonly Certificate[]>(64);
+const parsed = new LruMap<string, readonly Certificate[]>(64);
 
-function pem(bytes: Uint8Array): readonly Certificate[] {
-  const text = new TextDecoder().decode(bytes);
-  const known = chains.get(text);
+/** @param what begins the message where the text is no PEM. @throws {CheckFailure} evidence_malformed */
+export function readPem(text: string, what: string): readonly Certificate[] {
+  const known = parsed.get(text);
   if (known !== undefined) return known;
   try {
     const certificates = parsePem(text);
-    chains.set(text, certificates);
+    parsed.set(text, certificates);
     return certificates;
   } catch (cause) {
     if (!(cause instanceof DerError)) throw cause;
-    throw new CheckFailure('evidence_malformed', `the certificate chain: ${cause.message}`, { cause });
+    throw new CheckFailure('evidence_malformed', `${what}: ${cause.message}`, { cause });
   }
 }

@@ -58,7 +58,7 @@ function biosId({ project, projectSku, chipSku, version }: BiosIdParts): string 
 // The device that a chain identifies.
 
 /** null for an unknown chip. @param path leaf first, as verifyChain returned it. */
-export function identify(path: readonly Certificate[]): DeviceIdentity | null {
+function identify(path: readonly Certificate[]): DeviceIdentity | null {
   const [leaf, above] = path;
   if (leaf === undefined || above === undefined) return null;
   const chip = /\b(GH1|GB[12]|LS_?1)\d+\b/.exec(leaf.subjectCommonName)?.[0].replace('_', '');

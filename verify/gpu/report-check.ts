@@ -2,15 +2,15 @@
 // report over our nonce, signed by its own key under the trust anchor. NVIDIA's verifier has returned `true` for less. The relying
 // party checks revocation, reference values and the device's mode (attestation.ts).
 import type { Evidence } from '../../proto/attestation/attestation.ts';
-import { EncodingError, fromBase64, toHex } from '../common/bytes.ts';
+import { toHex } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
 import { parseToken, type TokenDevice } from '../token/token.ts';
-import { type Certificate, parsePem } from '../x509/certificate.ts';
+import type { Certificate } from '../x509/certificate.ts';
 import { ChainError, chainFailure, verifyChain } from '../x509/chain.ts';
-import { DerError } from '../x509/der.ts';
+import { parseChain, readPem, readReport } from './device-evidence.ts';
 import { deviceOf, deviceRoots } from './nvidia.ts';
-import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
+import { type Report, verifyReportSignature } from './spdm/report.ts';
 
 /** The members of an attestation that are checked here. */
 export interface Carried {
@@ -82,7 +82,7 @@ async function checkDevice(
   simulatedRoot: string | null,
   at: Date,
 ): Promise<CheckedDevice> {
-  const report = parseReport(read('the report', () => fromBase64(text)));
+  const report = readReport(text);
   if (report.nonce !== nonce) throw new CheckFailure('report_nonce_mismatch', 'the report is over another nonce');
   const path = await verifiedPath(certificate_chain, simulatedRoot, at);
   deviceOf(path, arch);
@@ -101,22 +101,13 @@ async function verifiedPath(chain: string, simulatedRoot: string | null, at: Dat
   const key = `${simulatedRoot ?? ''}\n${chain}`;
   const known = paths.get(key);
   if (known?.every(({ notBefore, notAfter }) => at >= notBefore && at <= notAfter)) return known;
-  const certificates = read('the certificate chain', () => parsePem(new TextDecoder().decode(fromBase64(chain))));
-  const roots = simulatedRoot === null ? deviceRoots() : read('the simulated root', () => parsePem(simulatedRoot));
+  const certificates = parseChain(chain);
+  const roots = simulatedRoot === null ? deviceRoots() : readPem(simulatedRoot, 'the simulated root');
   try {
     const path = await verifyChain(certificates, roots, at);
     paths.set(key, path);
     return path;
   } catch (error) {
     throw error instanceof ChainError ? chainFailure(error) : error;
-  }
-}
-
-function read<T>(label: string, parse: () => T): T {
-  try {
-    return parse();
-  } catch (cause) {
-    if (!(cause instanceof EncodingError || cause instanceof DerError)) throw cause;
-    throw new CheckFailure('evidence_malformed', `${label}: ${cause.message}`, { cause });
   }
 }

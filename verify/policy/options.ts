@@ -54,7 +54,7 @@ export interface Clocks {
   readonly token?: Date | undefined;
 }
 
-export interface Without {
+interface Without {
   readonly referenceValues?: boolean | undefined;
   readonly revocation?: boolean | undefined;
 }

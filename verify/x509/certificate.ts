@@ -16,7 +16,7 @@ import {
   time,
 } from './der.ts';
 
-export interface Extension {
+interface Extension {
   readonly critical: boolean;
   /** The content of extnValue: DER of the extension. */
   readonly value: Uint8Array;

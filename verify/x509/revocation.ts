@@ -84,7 +84,7 @@ export async function verifyOcsp(
  * The verdict on a response for a cache. `good`: the certificate is good for this period. `not_good`: the response, which may
  * be unverified, has another status. `unusable`: the response does not verify.
  */
-export type OcspVerdict =
+type OcspVerdict =
   | ({ readonly verdict: 'good' } & GoodStatus)
   | { readonly verdict: 'not_good' }
   | { readonly verdict: 'unusable' };

@@ -40,7 +40,7 @@ export async function checkEventLog(rtmrs: readonly Uint8Array[], log: Uint8Arra
 }
 
 /** Replays the events into four registers that begin as zero: each becomes SHA-384(register ‖ digest). */
-export async function replay(events: readonly LogEvent[]): Promise<Uint8Array[]> {
+async function replay(events: readonly LogEvent[]): Promise<Uint8Array[]> {
   const registers: Uint8Array[] = Array.from({ length: 4 }, () => new Uint8Array(SHA384_BYTES));
   for (const { rtmr, digest: extended } of events)
     registers[rtmr] = await digest('SHA-384', concat([registers[rtmr] ?? new Uint8Array(), extended]));

@@ -25,7 +25,7 @@ const PREDEFINED: ReadonlyMap<string, string> = new Map([
 const MAX_REFERENCE_CHARACTERS = 10;
 
 /** XML 1.0 §2.11: one LF for CR LF and for CR. @throws {CheckFailure} for what is not Char. */
-export function normalized(source: string): string {
+function normalized(source: string): string {
   const text = source.startsWith('\uFEFF') ? source.slice(1) : source;
   if (NOT_CHAR.test(text)) throw malformed('a character that XML does not allow');
   return text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text;

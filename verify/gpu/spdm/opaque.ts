@@ -4,7 +4,7 @@ import { concat, equal, toHex, utf8 } from '../../common/bytes.ts';
 import { CheckFailure } from '../../common/checks.ts';
 
 /** The known field types, by the names of NVIDIA's verifiers. Others are skipped. */
-export const FIELD = {
+const FIELD = {
   driverVersion: 3,
   vbiosVersion: 6,
   nvdec0Status: 11,
