@@ -7,13 +7,13 @@ export function retryAfterMs(headers: Headers, now_ms: number): number | null {
   return Number.isNaN(wait_ms) ? null : wait_ms;
 }
 
-/** Describes why `fetch`, or reading its response, failed. fetch has the reason in `cause`. */
+/** Describes why `fetch` or `readLimited` failed. fetch has the reason in `cause`. */
 export function networkReason(
   error: unknown,
   limits: { readonly timeout_ms: number; readonly max_bytes: number },
 ): string {
-  if (error instanceof RangeError) return `sent more than ${limits.max_bytes} bytes`;
   if (!(error instanceof Error)) return 'could not be asked';
+  if (error.name === 'BodyTooLarge') return `sent more than ${limits.max_bytes} bytes`;
   if (error.name === 'TimeoutError') return `did not answer within ${limits.timeout_ms} ms`;
   const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
   return `could not be asked (${code ?? error.message})`;

@@ -122,7 +122,7 @@ async function post(
   }
 }
 
-/** @throws {RangeError} more than `max_bytes`. */
+/** @throws {BodyTooLarge} more than `max_bytes`. */
 async function readText(response: Response, max_bytes: number): Promise<string> {
   return Buffer.from(await readLimited(response, max_bytes)).toString('utf8');
 }
