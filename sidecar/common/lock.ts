@@ -57,13 +57,13 @@ export function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 /**
- * The result of `work`, unless `deadline_ms` pass or `cancel` is aborted first. It then throws `late()`, or what `cancel` was aborted with,
+ * The result of `work`, unless `deadline_ms` pass or `cancel` is aborted first. It then throws `deadlineError()`, or what `cancel` was aborted with,
  * and calls `onAbandon` with it; `work` goes on and its result is dropped.
  */
 export function withDeadline<T>(
   work: Promise<T>,
   deadline_ms: number,
-  late: () => Error,
+  deadlineError: () => Error,
   cancel?: AbortSignal,
   onAbandon?: (reason: unknown) => void,
 ): Promise<T> {
@@ -74,7 +74,7 @@ export function withDeadline<T>(
       onAbandon?.(reason);
     };
     const onCancel = () => abandon(cancel?.reason);
-    const deadline = setTimeout(() => abandon(late()), deadline_ms);
+    const deadline = setTimeout(() => abandon(deadlineError()), deadline_ms);
     const settle = () => {
       clearTimeout(deadline);
       cancel?.removeEventListener('abort', onCancel);

@@ -95,10 +95,10 @@ async function bounded<T>(
   work: () => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  const late = () => failure(reason, `no answer within ${deadline_ms} ms`);
+  const deadlineError = () => failure(reason, `no answer within ${deadline_ms} ms`);
   try {
     signal?.throwIfAborted();
-    return await withDeadline(work(), deadline_ms, late, signal);
+    return await withDeadline(work(), deadline_ms, deadlineError, signal);
   } catch (error) {
     kill();
     throw error;
