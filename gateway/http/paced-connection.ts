@@ -123,8 +123,9 @@ export class PacedConnection extends Duplex {
     this.#sendFinalResponse = sendFinalResponse;
     if (this.#waiting.at(-1)?.incoming.complete === false) this.#waiting.pop();
     if (this.#current?.incoming.complete === false) {
-      // The response has begun, so no other can be sent.
-      if (this.#current.outgoing.headersSent) return void this.destroy();
+      // The response has begun, so no other can be sent. The bytes of one that is complete may still be on their way.
+      if (this.#current.outgoing.headersSent)
+        return void (this.#current.outgoing.writableEnded ? linger(this) : this.destroy());
       this.#current = null;
     }
     if (this.#current === null && this.#waiting.length === 0) this.#end();

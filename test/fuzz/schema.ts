@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { REQUEST_MEDIA_TYPE } from '../../sealed/index.ts';
 import { answer } from '../support/backend.ts';
 import { startService } from '../support/harness.ts';
 import { makeVenv } from '../support/venv.ts';
@@ -13,6 +14,12 @@ const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url))
 /** Examples for each operation and phase; `npm run fuzz schema 1000` for more. */
 const EXAMPLES = process.argv[2] ?? '100';
 const TIMEOUT_MS = 1_200_000;
+/** Sealed requests are bytes of a type that schemathesis does not know. */
+const PROGRAM = [
+  'import schemathesis, schemathesis.cli',
+  `schemathesis.serializer.alias('${REQUEST_MEDIA_TYPE}', 'application/octet-stream')`,
+  'schemathesis.cli.schemathesis()',
+].join('\n');
 const CHECKS = [
   'not_a_server_error',
   'status_code_conformance',
@@ -44,7 +51,7 @@ console.log(`fuzz:schema: ${served.ok ? 'the document that the gateway serves' :
 const run = spawn(
   python,
   [
-    ...['-c', 'from schemathesis.cli import schemathesis; schemathesis()'],
+    ...['-c', PROGRAM],
     ...['run', document, '--url', service.gateway.url, '--checks', CHECKS.join(','), '--max-examples', EXAMPLES],
     ...['--request-timeout', '10', '--continue-on-failure', '--warnings', 'off', '--no-color'],
   ],

@@ -185,4 +185,17 @@ describe('where one request ends and the next begins', () => {
       expect(got.text.match(/HTTP\/1\.1 \d+/g)?.[1]).toBe('HTTP/1.1 100');
     },
   );
+
+  it.each([
+    ['POST /docs', 405],
+    ['POST /nothing', 404],
+  ])(
+    'answers %s before its body is known to be wrong, with the 100 Continue that it asked for',
+    async (line, status) => {
+      const head = `${line} HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n`;
+      const got = await raw(service.url, `${head}3\r\nabc\r\n0\r\n\rx\n`);
+      expect(got.answers.map((answer) => answer.status)).toEqual([status]);
+      expect(got.closed).toBe(true);
+    },
+  );
 });
