@@ -1,6 +1,7 @@
 // A WebSocket connection to the sidecar over a Unix socket: hello first, then frames, until it ends. The gateway, the health check and
 // the doctor use it. For Node alone: no other file of proto/ imports `ws` or a Node module.
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import { type FromSidecar, fromSidecarSchema, type Hello, PROTOCOL } from './frames.ts';
 
@@ -135,4 +136,18 @@ export function readTextFrame(data: Buffer, isBinary: boolean): FromSidecar | nu
   } catch {
     return null;
   }
+}
+
+/** Either end's writes: a call of the function collects all that is sent in this turn of the event loop into one write. */
+export function turnCork(socket: Pick<Duplex, 'cork' | 'uncork'>): () => void {
+  let corked = false;
+  return () => {
+    if (corked) return;
+    corked = true;
+    socket.cork();
+    setImmediate(() => {
+      corked = false;
+      socket.uncork();
+    });
+  };
 }

@@ -18,7 +18,13 @@ import {
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
-import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
+import {
+  type ConnectionEnd,
+  connectToSidecar,
+  readTextFrame,
+  turnCork,
+  updateBoth,
+} from '../../proto/sidecar-connection.ts';
 import { bufferOf } from '../http/bytes.ts';
 
 /** Limit for a frame from the sidecar. The evidence of 64 devices and a token about them take some 2 MiB. */
@@ -77,23 +83,13 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
     onFrame: events.frame,
     onEnd: (end) => events.closed(describeEnd(end), end.reason),
   });
-  let corked = false;
-  /** Collects all requests of one turn of the event loop into one write. */
-  const corkThisTurn = () => {
-    if (corked) return;
-    corked = true;
-    socket.cork();
-    setImmediate(() => {
-      corked = false;
-      socket.uncork();
-    });
-  };
+  const corkForThisTurn = turnCork(socket);
 
   return {
     send: (frame) => connection.send(JSON.stringify(frame)),
     attest(id, raw, batch) {
       if (!connection.isOpen) return;
-      corkThisTurn();
+      corkForThisTurn();
       const head = Buffer.from(`${JSON.stringify({ type: 'attest', id, ...(batch === null ? {} : { batch }) })}\n`);
       if (raw.length <= MAX_COPIED_BYTES) return connection.send(Buffer.concat([head, raw]));
       // A large raw is sent as a second fragment of the message, so that it is not copied behind its head.

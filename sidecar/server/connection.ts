@@ -18,6 +18,7 @@ import {
   toSidecarSchema,
 } from '../../proto/frames.ts';
 import { JsonTextError } from '../../proto/json.ts';
+import { turnCork } from '../../proto/sidecar-connection.ts';
 import { type Attester, AttesterError } from '../common/attester.ts';
 import { RETRY_AFTER_MS } from '../common/retry.ts';
 import { SessionBusy, type Sessions, type Signed } from '../cpu/sessions.ts';
@@ -108,17 +109,7 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
     }
     ready.clear();
   };
-  let corked = false;
-  /** The results of one event-loop turn are sent in one write. */
-  const corkForThisTurn = () => {
-    if (corked) return;
-    corked = true;
-    socket.cork();
-    setImmediate(() => {
-      corked = false;
-      socket.uncork();
-    });
-  };
+  const corkForThisTurn = turnCork(socket);
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
