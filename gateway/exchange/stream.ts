@@ -65,15 +65,11 @@ function deliver<E>(
     if (events.length > 0) write(recorder.write(events));
   }
 
-  /** Forwards repeated events, which are most of a stream, as they are. Parses the others. */
   function takeChunk(chunk: Buffer): void {
     exchange.hold(chunk);
-    const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.takeRepeated(chunk);
-    if (repeated === chunk.length) return write(chunk);
-    if (repeated > 0) write(chunk.subarray(0, repeated));
     const events: E[] = [];
     try {
-      reader.push(chunk.subarray(repeated), events);
+      reader.push(chunk, events);
     } finally {
       // The events before an invalid line are still delivered.
       handleEvents(events);

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { isDigest } from '../../proto/bytes.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
-import { streamFormOf } from '../../proto/stream/events.ts';
+import { streamFormOf } from '../../proto/stream/forms.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import type { GatewayConfig } from '../config.ts';

@@ -39,7 +39,7 @@ import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { TokenReader } from '../../gateway/usage/tokens.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';
-import type { StreamForm } from '../../proto/stream/events.ts';
+import type { StreamForm } from '../../proto/stream/forms.ts';
 import { PayloadReader } from '../../proto/stream/sse.ts';
 import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
@@ -127,10 +127,7 @@ async function delivered(
 function recorded(pieces: readonly Buffer[]): unknown {
   const recorder = new Recorder(MAX);
   const reading = new PayloadReader(MAX);
-  for (const piece of pieces) {
-    const repeated = reading.midEvent ? 0 : recorder.takeRepeated(piece);
-    for (const payload of reading.push(piece.subarray(repeated))) recorder.observe(payload);
-  }
+  for (const piece of pieces) for (const payload of reading.push(piece)) recorder.observe(payload);
   return recorder.finish();
 }
 
@@ -369,6 +366,7 @@ export const gatewayReaders: readonly Reader[] = [
       simulatedRoot: null,
       policy: {},
       endpoint: undefined,
+      event: false,
       ear: 'a build',
     }),
   ),
