@@ -60,10 +60,10 @@ function shownChoice(choice: Json): Shown {
     text,
     thinking,
     refusal,
-    reasoning: reasoning_content ?? reasoning,
+    reasoning: reasoning_content || reasoning,
     calls: calls.map((call) => ({ name: call?.name ?? '', input: call?.arguments ?? call?.input ?? '' })),
     ids: list(tool_calls).map(({ id }: Json) => id),
-    function: function_call && { name: function_call.name, input: function_call.arguments },
+    function: function_call && { name: function_call.name ?? '', input: function_call.arguments ?? '' },
     audio: audio && { id: audio.id, data: audio.data, transcript: audio.transcript },
     finish: choice.finish_reason,
   };
@@ -207,7 +207,7 @@ function signedForStreamText(response: Json): Shown {
   const { text, thinking, refusal, reasoning, calls, ids } = shownChoice({ message });
   return {
     model: response.model,
-    text: plain ?? text + (refusal ?? ''),
+    text: message === undefined ? plain : text + (refusal ?? ''),
     reasoning: (reasoning ?? '') + thinking,
     calls: calls.map(({ name, input }: Json) => ({ name, input: parsed(input) })),
     ids,

@@ -15,6 +15,7 @@ const choicesOf = ({ events }: Stream): Json[] => events.flatMap((event) => even
 const has = (stream: Stream, ...names: readonly string[]): boolean =>
   choicesOf(stream).some((choice) => names.some((name) => (choice?.delta?.[name] ?? '') !== ''));
 const hasList = (stream: Stream): boolean => choicesOf(stream).some((choice) => Array.isArray(choice?.delta?.content));
+const calls = (stream: Stream): Json[] => choicesOf(stream).flatMap((choice) => choice?.delta?.tool_calls ?? []);
 const several = ({ choices }: Stream): boolean => choices > 1;
 const count = (response: Json, type: string): number =>
   response.output.filter((item: Json) => item?.type === type).length;
@@ -72,6 +73,39 @@ export const FAULTS: readonly Fault[] = [
     reason: 'It knows no refusal.',
     hides: /refusal$/,
     when: (stream) => has(stream, 'refusal'),
+  },
+  {
+    client: '@langchain/openai, chat',
+    reason: 'It knows no custom calls.',
+    hides: /^calls$/,
+    when: (stream) => calls(stream).some((call) => call?.custom !== undefined),
+  },
+  {
+    client: '@langchain/openai, chat',
+    reason: 'It joins the reasons of several chunks that finish, and their models.',
+    hides: /^(model|finish)$/,
+    when: (stream) => choicesOf(stream).filter((choice) => (choice?.finish_reason ?? null) !== null).length > 1,
+  },
+  {
+    client: '@langchain/openai, chat',
+    reason: 'It reads the text only of a chunk that follows no role.',
+    hides: /^(calls|ids|reasoning|function|audio|finish|model)$/,
+    when: (stream) => choicesOf(stream)[0]?.delta?.role !== 'assistant',
+  },
+  {
+    client: '@ai-sdk/openai-compatible, chat',
+    reason: "It knows no parts of content but texts and Mistral's thoughts.",
+    hides: /^reasoning$/,
+    when: (stream) =>
+      choicesOf(stream).some(
+        ({ delta }) => Array.isArray(delta?.content) && delta.content.some((part: Json) => part?.type === 'reasoning'),
+      ),
+  },
+  {
+    client: 'openai, chat.completions.stream()',
+    reason: 'It leaves out calls beside a function call.',
+    hides: /\.(calls|ids)$/,
+    when: (stream) => has(stream, 'function_call') && has(stream, 'tool_calls'),
   },
   {
     client: '@langchain/openai, responses',

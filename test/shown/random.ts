@@ -59,19 +59,23 @@ export async function examine(stream: Stream, mayThrow = true): Promise<string[]
   return found;
 }
 
-const fails = async (stream: Stream): Promise<boolean> => ((await examine(stream)) ?? []).length > 0;
+/** Which clients show what otherwise, whatever it is. */
+const kindsOf = (differences: readonly string[] | null): string =>
+  [...new Set(differences?.map((text) => text.replace(/ shows ([\w. ]*\w) .*/s, ' $1')))].join();
 
 /** The same finding with fewer mutations and fewer events. */
 export async function report(recipe: Recipe): Promise<string> {
+  const found = kindsOf(await examine(streamOf(recipe)));
+  const same = async (other: Stream) => kindsOf(await examine(other)) === found;
   let { mutations } = recipe;
   for (let i = mutations.length - 1; i >= 0; i--) {
     const fewer = mutations.filter((_, at) => at !== i);
-    if (await fails(streamOf({ ...recipe, mutations: fewer }))) mutations = fewer;
+    if (await same(streamOf({ ...recipe, mutations: fewer }))) mutations = fewer;
   }
   let stream = streamOf({ ...recipe, mutations });
   for (let i = stream.events.length - 1; i >= 0; i--) {
     const smaller = { ...stream, events: stream.events.filter((_, at) => at !== i) };
-    if (await fails(smaller)) stream = smaller;
+    if (await same(smaller)) stream = smaller;
   }
   const signed = signedOf(stream);
   return [
