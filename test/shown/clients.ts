@@ -185,7 +185,7 @@ async function byStreamText(model: LanguageModel): Promise<Shown> {
     if (part.type === 'text-delta') shown.text += part.text;
     if (part.type === 'reasoning-delta') shown.reasoning += part.text;
     if (part.type === 'tool-call' && part.providerExecuted !== true) {
-      shown.calls.push({ name: part.toolName, input: part.input });
+      shown.calls.push({ name: part.toolName, input: part.input === '' ? {} : part.input });
       shown.ids.push(part.toolCallId);
     }
     if (part.type === 'finish-step')

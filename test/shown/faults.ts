@@ -44,18 +44,19 @@ export const FAULTS: readonly Fault[] = [
     hides: /./,
     when: several,
   })),
+  ...['@ai-sdk/openai-compatible, chat', '@ai-sdk/openai, chat'].map((client) => ({
+    client,
+    reason: 'It mixes a refusal into the text as both come.',
+    hides: /^text$/,
+    when: (stream: Stream) => has(stream, 'content') && has(stream, 'refusal'),
+  })),
   {
     client: '@ai-sdk/openai, chat',
     reason: "It knows OpenAI's own members only: no reasoning.",
     hides: /^reasoning$/,
     when: (stream) => has(stream, 'reasoning', 'reasoning_content'),
   },
-  {
-    client: '@ai-sdk/openai, chat',
-    reason: 'It refuses content that is a list.',
-    hides: /./,
-    when: hasList,
-  },
+  { client: '@ai-sdk/openai, chat', reason: 'It refuses content that is a list.', hides: /./, when: hasList },
   {
     client: '@langchain/openai, chat',
     reason: 'It leaves out a chunk whose content is a list, with a warning.',

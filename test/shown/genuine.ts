@@ -845,6 +845,11 @@ export const CONTRADICTIONS: readonly Genuine[] = [
 
 /** Streams that no engine is known to write, and that the rules prove all the same. */
 export const ODD: readonly Genuine[] = [
+  of(CHAT, 'a refusal amid a text', [
+    chunk({ ...ROLE, content: 'Hi' }),
+    chunk({ refusal: 'No' }),
+    chunk({ content: '.' }, 'stop'),
+  ]),
   of(CHAT, 'a reason to finish that comes twice', [
     chunk({ ...ROLE, content: 'Hi.' }, 'stop'),
     chunk({ content: '' }, 'stop'),

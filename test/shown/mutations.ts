@@ -559,20 +559,23 @@ const ofResponses: readonly Mutation[] = [
       status: 'completed',
       content: [{ type: 'output_text', text: EVIL, annotations: [] }],
     };
-    if (r.chance(0.3)) output.push(more);
-    else if (r.chance(0.3)) output.pop();
-    else if (r.chance(0.3)) output.reverse();
-    else
-      Object.assign(
-        r.pick(output) ?? {},
-        r.pick<Json>([
-          { name: 'pay' },
-          { content: [{ type: 'output_text', text: EVIL }] },
-          { content: null },
-          { summary: [] },
-          { id: 'message_0' },
-        ]),
-      );
+    const change = r.pick<() => unknown>([
+      () => output.push(more),
+      () => output.pop(),
+      () => output.reverse(),
+      () =>
+        Object.assign(
+          r.pick(output) ?? {},
+          r.pick<Json>([
+            { name: 'pay' },
+            { content: [{ type: 'output_text', text: EVIL }] },
+            { content: null },
+            { summary: [] },
+            { id: 'message_0' },
+          ]),
+        ),
+    ]);
+    change();
   }),
   changed('the response begins otherwise', /created|in_progress/, ({ response }, r) => {
     if (response)

@@ -63,9 +63,20 @@ export async function examine(stream: Stream, mayThrow = true): Promise<string[]
 const kindsOf = (differences: readonly string[] | null): string =>
   [...new Set(differences?.map((text) => text.replace(/ shows ([\w. ]*\w) .*/s, ' $1')))].join();
 
+const linesOf = ({ events, choices }: Stream): string[] => [
+  `${choices} choices are asked for`,
+  ...events.map((event) => `  ${payloadOf(event)}`),
+];
+
+const titleOf = ({ seed, endpoint, mutations }: Recipe): string =>
+  `seed ${seed}, ${endpoint}: ${mutations.map(({ name }) => name).join(', ') || 'no mutation'}`;
+
 /** The same finding with fewer mutations and fewer events. */
 export async function report(recipe: Recipe): Promise<string> {
-  const found = kindsOf(await examine(streamOf(recipe)));
+  const first = streamOf(recipe);
+  const refusal = signedOf(first);
+  if ('refused' in refusal) return [`${titleOf(recipe)}: ${refusal.refused}`, ...linesOf(first)].join('\n');
+  const found = kindsOf(await examine(first));
   const same = async (other: Stream) => kindsOf(await examine(other)) === found;
   let { mutations } = recipe;
   for (let i = mutations.length - 1; i >= 0; i--) {
@@ -79,9 +90,9 @@ export async function report(recipe: Recipe): Promise<string> {
   }
   const signed = signedOf(stream);
   return [
-    `seed ${recipe.seed}, ${recipe.endpoint}, ${stream.choices} choices: ${mutations.map(({ name }) => name).join(', ') || 'no mutation'}`,
+    titleOf({ ...recipe, mutations }),
     ...((await examine(stream)) ?? []),
     `signed: ${JSON.stringify('response' in signed ? signed.response : null)}`,
-    ...stream.events.map((event: Json) => `  ${payloadOf(event)}`),
+    ...linesOf(stream),
   ].join('\n');
 }

@@ -1,4 +1,5 @@
 // A stream of events, as a backend sends it, and the response that is signed for it.
+
 import { recordEvents, streamFormOf } from '../../proto/stream/events.ts';
 import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
 
