@@ -373,7 +373,7 @@ const responseAiSdk: Client = {
     const { model, text, refusal, summary, ids } = signedResponse(response);
     const finish = response.incomplete_details?.reason;
     const called = list(response.output).filter(({ call_id }) => call_id !== undefined);
-    const calls = called.map((call) => ({ name: call.name, input: call.input ?? parsed(call.arguments) }));
+    const calls = called.map((call) => ({ name: call.name, input: call.input || parsed(call.arguments ?? '') }));
     return { model, text: text + refusal, reasoning: summary, calls, ids, finish };
   },
 };
