@@ -156,10 +156,14 @@ function content(before: Json | undefined, value: Json): Json {
   return parts;
 }
 
+/** Contents with a part that is reasoning. */
+const thoughtful = new WeakSet<object>();
+
 function addPart(parts: Json[], part: object): void {
   // Some clients merge parts by their index, others do not.
   if ('index' in part) throw new FoldError('a part of content has an index');
   const last = parts.at(-1);
+  if ('type' in part && (part.type === 'thinking' || part.type === 'reasoning')) thoughtful.add(parts);
   if (!isTextPart(part)) parts.push(part);
   else if (last !== undefined && isTextPart(last))
     parts[parts.length - 1] = { type: 'text', text: last.text + part.text };
@@ -240,13 +244,20 @@ const mergeDelta = object({
   audio: object({ id: once, data: appended, transcript: appended }),
 });
 
+/** The names that a delta's reasoning has stood under so far. */
+const reasoningNames = new WeakMap<object, string>();
+
 function delta(before: Json | undefined, value: Json, unordered: Unordered): Json {
   const into = mergeDelta(before, value, unordered) as JsonObject;
-  const texts = REASONING.map((name) => (value as JsonObject)[name] ?? null).filter((text) => text !== null);
+  const names = REASONING.filter((name) => ((value as JsonObject)[name] ?? null) !== null);
+  const texts = names.map((name) => (value as JsonObject)[name]);
   if (texts.every((text) => text === '')) return into;
-  const used = REASONING.filter((name) => (into[name] ?? '') !== '');
-  if (used.length !== texts.length || texts.some((text) => text !== texts[0]))
+  const { content } = into;
+  if (Array.isArray(content) && thoughtful.has(content)) throw new FoldError('reasoning stands in two places');
+  const known = reasoningNames.get(into) ?? names.join();
+  if (known !== names.join() || texts.some((text) => text !== texts[0]))
     throw new FoldError('reasoning stands under two names');
+  reasoningNames.set(into, known);
   return into;
 }
 
@@ -387,10 +398,13 @@ function finished(completion: JsonObject): JsonObject {
 }
 
 function finishedChoice(choice: JsonObject, chat: boolean): JsonObject {
+  if ((choice.text ?? '') !== '' && (choice.delta ?? null) !== null)
+    throw new FoldError('a choice has text and a delta');
   const out = newObject();
   for (const key of Object.keys(choice)) {
-    if (key === 'delta') out.message = message(choice.delta as JsonObject | null);
-    else out[key] = choice[key] as Json;
+    if (key === 'delta' && (chat || choice.delta !== null)) out.message = message(choice.delta as JsonObject | null);
+    // A choice may have no message of its own, and null says nothing.
+    else if (key !== 'message' && key !== 'delta') out[key] = choice[key] as Json;
   }
   if (chat && !('message' in out)) out.message = message(null);
   return out;

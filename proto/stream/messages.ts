@@ -17,19 +17,13 @@ interface Block {
 /** Members of `delta` in a message_delta, and of the event itself, that are set on the message. */
 export const SET_BY_DELTA: readonly string[] = ['stop_reason', 'stop_sequence', 'stop_details', 'container'];
 export const SET_BY_EVENT: readonly string[] = ['context_management'];
-/** Texts that come as deltas. Some clients read nothing else, so a block begins without them. */
-const TEXTS: ReadonlyMap<unknown, string> = new Map([
-  ['text', 'text'],
-  ['thinking', 'thinking'],
-  ['compaction', 'content'],
-]);
 /** The types of blocks that a delta may change. Clients pass over a delta in any other, and show its text all the same. */
 const BLOCKS: ReadonlyMap<unknown, RegExp> = new Map([
   ['text_delta', /^text$/],
   ['citations_delta', /^text$/],
   // LiteLLM writes thoughts into a block of text.
   ['thinking_delta', /^(thinking|text)$/],
-  ['signature_delta', /^(thinking|text)$/],
+  ['signature_delta', /^thinking$/],
   ['compaction_delta', /^compaction$/],
   ['input_json_delta', /tool_use$/],
 ]);
@@ -75,8 +69,9 @@ export class MessageEvents implements EventRecord {
     const at = numberOf(index);
     if (type === 'content_block_start') {
       if (at !== this.#blocks.length || !isJsonObject(content_block)) throw new FoldError('a block is out of order');
-      const member = TEXTS.get(content_block.type);
-      if (member !== undefined && (content_block[member] ?? '') !== '')
+      // Some clients read these texts in deltas only.
+      const texts = ['text', 'thinking', ...(content_block.type === 'compaction' ? ['content'] : [])];
+      if (texts.some((name) => (content_block[name] ?? '') !== ''))
         throw new FoldError('a block begins with text that is no delta');
       // Anthropic's client would add the first delta to "undefined".
       if (content_block.type === 'thinking' && content_block.thinking !== '')

@@ -72,6 +72,8 @@ export class ResponseEvents implements EventRecord {
   readonly #runs: Run[] = [];
   readonly #added: Announced[] = [];
   readonly #done: Announced[] = [];
+  /** The ids and places of calls that have begun. */
+  readonly #calls = new Set<string | number | null>();
   #text: string | null = null;
 
   get id(): string | null {
@@ -124,8 +126,14 @@ export class ResponseEvents implements EventRecord {
       const { item } = event;
       // Messages and reasoning show nothing before their first delta, and vLLM announces some of them under another's id.
       if (type === 'response.output_item.added' && SHOWN_BY_TEXT.includes(String(item.type))) return checkEmpty(item);
-      const list = type === 'response.output_item.done' ? this.#done : this.#added;
-      list.push({ ...place, item_id: idOf(item.id) ?? idOf(item.call_id), item });
+      const named = { ...place, item_id: idOf(item.id), item };
+      if (type === 'response.output_item.done') {
+        if (!SHOWN_BY_TEXT.includes(String(item.type))) this.#checkBegun(named);
+        this.#done.push(named);
+      } else {
+        this.#calls.add(named.item_id).add(named.output_index);
+        this.#added.push(named);
+      }
       return;
     }
     if (isJsonObject(event.part)) this.#recordPart(place, event, event.part);
@@ -152,9 +160,16 @@ export class ResponseEvents implements EventRecord {
     part.done = text;
   }
 
+  #checkBegun({ item_id, output_index }: Place): void {
+    const isKnown = [item_id, output_index].some((name) => name !== null && this.#calls.has(name));
+    if (!isKnown) throw new FoldError('an event comes before the beginning of its call');
+  }
+
   #addText(place: Place, kind: TextKind, event: Event): void {
     const text = textOf(event.delta);
+    if (kind.parts === undefined) this.#checkBegun(place);
     const part = this.#partOf(place, kind, event);
+    if (part.done !== null) throw new FoldError('a delta comes after the end of its text');
     part.deltas = (part.deltas ?? '') + text;
     const last = this.#runs.at(-1);
     if (last?.part === part) last.text += text;
@@ -175,6 +190,9 @@ export class ResponseEvents implements EventRecord {
       throw new FoldError('the final event has no response');
     if (Object.hasOwn(response, 'attestation')) throw new FoldError('the response has an attestation of its own');
     if ((response.error ?? null) !== null) throw new FoldError('the final response has an error');
+    // They are shown from the first event on.
+    if ((this.#id !== null && response.id !== this.#id) || (this.#model !== '' && response.model !== this.#model))
+      throw differs();
     const output = new Output(listIn(response, 'output'));
     for (const { part, kind, text: streamed, ...place } of this.#runs) output.add(place, kind, streamed);
     for (const { item, ...place } of this.#added) output.begin(place, item);
@@ -215,8 +233,8 @@ class Output {
       done: false,
     }));
     for (const item of this.#items) {
-      // llama-server gives calls no id but that of the call. One that stands twice names no item.
-      const id = idOf(item.final.id) ?? idOf(item.final.call_id);
+      // An id that stands twice names no item.
+      const id = idOf(item.final.id);
       if (id !== null) this.#byId.set(id, this.#byId.has(id) ? null : item);
     }
   }
@@ -231,6 +249,7 @@ class Output {
   begin(place: Place, item: Json): void {
     const at = this.#itemAt(place);
     if (at.added) throw new FoldError('an item comes twice');
+    checkMembers(item);
     if (at.place < this.#last) throw new FoldError('items come in another order');
     at.added = true;
     this.#last = at.place;
@@ -259,10 +278,10 @@ class Output {
   compare(): void {
     const all = new Map<TextKind, string>();
     for (const { final, streamed, added, done } of this.#items) {
+      checkMembers(final);
       const texts = textsOf(final);
       for (const [kind, text] of texts) {
         if (kind.parts !== undefined) all.set(kind, (all.get(kind) ?? '') + text);
-        else if (done && !streamed.has(kind)) continue;
         if ((streamed.get(kind) ?? '') !== text) throw differs();
       }
       for (const [kind, text] of streamed) if (text !== '' && !texts.has(kind)) throw differs();
@@ -277,9 +296,10 @@ class Output {
   #itemAt({ item_id, output_index }: Place, kind?: TextKind): Item {
     const item = (item_id === null ? null : this.#byId.get(item_id)) ?? this.#items[output_index ?? 0];
     if (item === undefined || kind?.of.includes(String(item.final.type)) === false) throw differs();
-    // Some clients join calls by their place.
-    const byText = SHOWN_BY_TEXT.includes(String(item.final.type));
-    if (!byText && output_index !== null && output_index !== item.place) throw differs();
+    // Some clients join calls by their place, and pass over a text at the place of a call.
+    const atPlace = this.#items[output_index ?? item.place] ?? item;
+    const fits = SHOWN_BY_TEXT.includes(String(item.final.type)) ? atPlace.final.type === item.final.type : false;
+    if (!fits && output_index !== item.place) throw differs();
     return item;
   }
 }
@@ -289,11 +309,12 @@ const IDENTITY = ['type', 'name', 'call_id'];
 /** Items that are nothing but their texts. All others must be announced. */
 const SHOWN_BY_TEXT = ['message', 'reasoning'];
 
-/** The kind of a part of content, by its type. */
+/** The kind of a part of `content` or `summary`, by its type. */
 const PART_KINDS: ReadonlyMap<unknown, TextKind> = new Map([
   ['output_text', OUTPUT_TEXT],
   ['refusal', REFUSAL],
   ['reasoning_text', REASONING],
+  ['summary_text', SUMMARY],
 ]);
 
 /** The texts of an item by their kinds, those of several parts joined. */
@@ -304,14 +325,33 @@ function textsOf(item: Json): Map<TextKind, string> {
     const text = holder[kind.member];
     if (typeof text === 'string') texts.set(kind, (texts.get(kind) ?? '') + text);
   };
-  for (const part of listIn(item, 'content')) put(PART_KINDS.get(isJsonObject(part) ? part.type : null), part);
-  for (const part of listIn(item, 'summary')) put(SUMMARY, part);
+  for (const list of ['content', 'summary'])
+    for (const part of listIn(item, list)) {
+      const kind = PART_KINDS.get(isJsonObject(part) ? part.type : null);
+      if (kind?.parts?.[0] === list) put(kind, part);
+    }
   for (const kind of [ARGUMENTS, INPUT, CODE]) put(kind, item);
   return texts;
 }
 
+/** Refuses an item with a text of another type: some clients take it for this item's. */
+function checkMembers(item: Json): void {
+  const own = [...KINDS.values()].filter(({ of }) => of.includes(String(item.type)));
+  if (own.length === 0) return;
+  const names = own.map(({ member, parts }) => parts?.[0] ?? member);
+  const calls = SHOWN_BY_TEXT.includes(String(item.type)) ? ['name', 'call_id'] : [];
+  for (const name of ['content', 'summary', 'arguments', 'input', 'code', ...calls])
+    if (!names.includes(name) && !isEmpty(item[name])) throw new FoldError('an item has the text of another type');
+  for (const list of ['content', 'summary'])
+    for (const part of listIn(item, list)) {
+      const kind = isJsonObject(part) ? PART_KINDS.get(part.type) : undefined;
+      if (kind !== undefined && !own.includes(kind)) throw new FoldError('an item has a part of another type');
+    }
+}
+
 /** Text at the start of an item or a part would be shown by some clients and not by others. */
 function checkEmpty(item: Json): void {
+  checkMembers(item);
   for (const text of textsOf(item).values())
     if (text !== '') throw new FoldError('an item begins with text that is no delta');
 }

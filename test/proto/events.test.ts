@@ -38,7 +38,7 @@ describe('the events of a response', () => {
   it('end in a response whose text is kept as it is written', () => {
     const record = recordEvents('response');
     add(record, [begun]);
-    const response = '{ "id":"resp_1", "n":1.0,"big":12345678901234567890, "s":"\\u0061\\ud800" }';
+    const response = '{ "id":"resp_1", "model":"scripted", "n":1.0,"big":12345678901234567890, "s":"\\u0061\\ud800" }';
     record.add('response.completed', `{"response":${response} ,"type":"response.completed"}`);
     expect([record.text(), record.id]).toEqual([response, 'resp_1']);
   });
@@ -49,33 +49,40 @@ describe('the events of a response', () => {
     const items = [
       { id: 'one', type: 'message', content: [...content('output_text', 'a'), ...content('output_text', 'b')] },
       { id: 'two', type: 'message', content: content('refusal', 'no') },
-      { id: 'three', type: 'reasoning', content: content('reasoning_text', 't'), summary: [{ text: 's' }] },
+      {
+        id: 'three',
+        type: 'reasoning',
+        content: content('reasoning_text', 't'),
+        summary: content('summary_text', 's'),
+      },
       { id: 'four', type: 'function_call', arguments: '{}' },
       { call_id: 'five', type: 'mcp_call', arguments: '{}' },
       { id: 'six', type: 'custom_tool_call', input: 'i' },
       { id: 'seven', type: 'code_interpreter_call', code: 'c' },
     ];
-    const calls = items.slice(3).flatMap(({ type, id, call_id }, i) => [
-      { type: 'response.output_item.added', output_index: 3 + i, item: { type, id, call_id } },
-      { type: 'response.output_item.done', output_index: 3 + i, item: items[3 + i] },
-    ]);
+    const announced = (type: string, of: (item: (typeof items)[number]) => object) =>
+      items.slice(3).map((item, i) => ({ type: `response.output_item.${type}`, output_index: 3 + i, item: of(item) }));
+    const added = announced('added', ({ type, id, call_id }) => ({ type, id, call_id }));
+    const done = announced('done', (item) => item);
     const right = [
       delta({ item_id: 'one', output_index: 7, content_index: 5, delta: 'a' }),
       delta({ output_index: 0, content_index: 1, delta: 'b' }),
       delta({ item_id: 'another id than at the end', output_index: 1.0, content_index: 0, delta: 'n' }, 'refusal'),
       delta({ item_id: 'another id than at the end', output_index: 1, content_index: 0, delta: 'o' }, 'refusal'),
       delta({ item_id: 'three', summary_index: 0, delta: 's' }, 'reasoning_summary_text'),
-      delta({ item_id: 'four', delta: '{' }, 'function_call_arguments'),
+      delta({ item_id: 'four', output_index: 3, delta: '{' }, 'function_call_arguments'),
       delta({ item_id: 'four', output_index: 3, delta: '}' }, 'function_call_arguments'),
-      delta({ item_id: 'five', delta: '{}' }, 'mcp_call_arguments'),
+      delta({ item_id: 'five', output_index: 4, delta: '{}' }, 'mcp_call_arguments'),
       delta({ item_id: 'three', delta: 't' }, 'reasoning_text'),
-      delta({ item_id: 'six', delta: 'i' }, 'custom_tool_call_input'),
-      delta({ item_id: 'seven', delta: 'c' }, 'code_interpreter_call_code'),
+      delta({ item_id: 'six', output_index: 5, delta: 'i' }, 'custom_tool_call_input'),
+      delta({ item_id: 'seven', output_index: 6, delta: 'c' }, 'code_interpreter_call_code'),
     ];
-    expect(textOf('response', [begun, ...calls, ...right, completed(items)])).toBe(JSON.stringify(body(items)));
+    expect(textOf('response', [begun, ...added, ...right, ...done, completed(items)])).toBe(
+      JSON.stringify(body(items)),
+    );
     for (const [i, one] of right.entries()) {
       const wrong = right.with(i, { ...one, delta: 'x' } as (typeof right)[number]);
-      expect(() => textOf('response', [begun, ...calls, ...wrong, completed(items)])).toThrow(
+      expect(() => textOf('response', [begun, ...added, ...wrong, ...done, completed(items)])).toThrow(
         /differs from what was streamed/,
       );
     }
@@ -182,6 +189,10 @@ describe('the events of a response', () => {
     ['a delta of a new kind', [text('x', { type: 'response.song.delta' }), text('Pay A')], [MESSAGE]],
     ['a call that was not announced', [args(CALL.arguments)], [CALL]],
     ['a call without its arguments', [added({ ...CALL, arguments: '' })], [CALL]],
+    ['a call whose arguments only its item has', [added({ ...CALL, arguments: '' }), done(CALL)], [CALL]],
+    ['a delta before its call', [args(''), added(CALL), done(CALL)], [CALL]],
+    ['a delta after its end', [{ ...text(''), type: 'response.output_text.done', text: '' }, text('Pay A')], [MESSAGE]],
+    ['a reasoning part in a message', [], [{ ...MESSAGE, content: [{ type: 'reasoning_text', text: '' }] }]],
     ['a call that has no beginning', [done(CALL)], [CALL]],
     ['a call that has no end', [added({ ...CALL, arguments: '' }), args(CALL.arguments)], [CALL]],
     ['a call that begins without its name', [added({ ...CALL, name: '', arguments: '' }), done(CALL)], [CALL]],
@@ -221,7 +232,6 @@ describe('the events of a response', () => {
   it.each<[string, readonly Event[], readonly unknown[]]>([
     ['indices that name no part', [text('Pay '), text('A', { content_index: 1 })], [MESSAGE]],
     ['a call in one piece', [added(CALL), done(CALL)], [CALL]],
-    ['a call that comes whole at its end', [added({ ...CALL, arguments: '' }), done(CALL)], [CALL]],
     [
       'a part that has no text',
       [text('Pay A'), { ...text(''), content_index: 1, type: 'response.output_text.done', text: '' }],
@@ -244,7 +254,7 @@ describe('the events of a response', () => {
       [
         added({ type: 'web_search_call', id: 'ws' }),
         done({ type: 'web_search_call', id: 'ws', action: { q: 1 } }),
-        text('Pay A'),
+        text('Pay A', { output_index: 1 }),
       ],
       [{ type: 'web_search_call', id: 'ws', action: { q: 1 } }, MESSAGE],
     ],
@@ -356,7 +366,10 @@ describe('the events of a message', () => {
     const record = recordEvents('message');
     for (const [name, payload] of [
       ['message_start', '{"type":"message_start","message":{"__proto__":{"a":1.0},"toJSON":"x","usage":{"n":1e2}}}'],
-      ['content_block_start', '{"type":"content_block_start","index":0,"content_block":{"type":"text","__proto__":"a"}}'],
+      [
+        'content_block_start',
+        '{"type":"content_block_start","index":0,"content_block":{"type":"text","__proto__":"a"}}',
+      ],
       [
         'content_block_delta',
         '{"type":"content_block_delta","index":0.0,"delta":{"type":"text_delta","text":"\\uD800","__proto__":"b"}}',
@@ -466,7 +479,11 @@ describe('the events of a message', () => {
     ['a block that is a number', [open, { type: 'content_block_start', index: 0, content_block: 1 }], /out of order/],
     ['a delta that is a text', [open, ...block(0, {}, 'x')], /has no rule/],
     ['an input that is a number', [open, ...block(0, TOOL, { type: 'input_json_delta', partial_json: 1 })], /no text/],
-    ['a signature that is none', [open, ...block(0, { type: 'text' }, { type: 'signature_delta' })], /no text/],
+    [
+      'a signature that is none',
+      [open, ...block(0, { type: 'thinking', thinking: '' }, { type: 'signature_delta' })],
+      /no text/,
+    ],
     [
       'an input that names a member twice',
       [open, ...block(0, TOOL, { type: 'input_json_delta', partial_json: '{"a":1,"a":2}' })],

@@ -270,6 +270,10 @@ describe('a stream that does not fold', () => {
       'two calls with one id',
       [0, 1].map((index) => delta({ tool_calls: [{ index, id: 'x', function: { name: 'a' } }] })),
     ],
+    [
+      'reasoning under one name and then under two',
+      [delta({ reasoning: 'a' }), delta({ reasoning: 'b', reasoning_content: 'b' })],
+    ],
     ['reasoning beside an empty one', [delta({ reasoning: 'a', reasoning_content: '' })]],
     ['calls that are no list', [delta({ tool_calls: { index: 0 } })]],
     ['a call that is named anew', [named('a'), named('b')]],

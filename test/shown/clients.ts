@@ -39,11 +39,20 @@ const joined = (texts: readonly Json[]): string => texts.map((text) => text ?? '
 // Chat completions: what a message of the OpenAI API shows.
 
 /** The texts of content that is a list of parts: those that are the answer, and those that lead to it. */
+/** Clients read the texts of a thought by their type. */
+const isLeaf = (part: Json): boolean => typeof part === 'string' || /text$/.test(part?.type);
+
 function textsIn(content: Json): { text: string; thinking: string } {
   if (!Array.isArray(content)) return { text: content ?? '', thinking: '' };
   const isAnswer = (part: Json) => part?.type === 'text' || part?.type === undefined;
   const leaves = (part: Json): string =>
-    typeof part === 'string' ? part : joined(list(part?.thinking ?? part?.summary).map(leaves)) + (part?.text ?? '');
+    typeof part === 'string'
+      ? part
+      : joined(
+          list(part?.thinking ?? part?.summary)
+            .filter(isLeaf)
+            .map(leaves),
+        ) + (part?.text ?? '');
   return {
     text: joined(content.filter(isAnswer).map(({ text }: Json) => text)),
     thinking: joined(content.filter((part: Json) => !isAnswer(part)).map(leaves)),
@@ -430,7 +439,14 @@ const messageStream: Client = {
     });
     return { ...signedMessage(await runner.finalMessage()), text };
   },
-  signed: signedMessage,
+  // Thoughts in a block of text, as LiteLLM writes them, are in its events only.
+  signed: ({ content, ...response }) =>
+    signedMessage({
+      ...response,
+      content: list(content).map(({ thinking, ...block }: Json) =>
+        block.type === 'text' || thinking === undefined ? block : { ...block, thinking },
+      ),
+    }),
 };
 
 const messageEvents: Client = {
@@ -457,7 +473,7 @@ const messageEvents: Client = {
       if (kind !== undefined) shown[kind] = added(shown[kind], text);
       if (delta.type === 'input_json_delta') blocks[index].partial += delta.partial_json;
     }
-    const inputs = blocks.filter(({ input }) => input !== undefined);
+    const inputs = blocks.filter(({ input, partial }) => input !== undefined || partial !== '');
     return {
       ...shown,
       inputs: inputs.map(({ name, input, partial }) => [name, partial === '' ? input : JSON.parse(partial)]),
@@ -465,6 +481,7 @@ const messageEvents: Client = {
   },
   signed(response) {
     const { content, ...shown } = signedMessage(response);
+    shown.thinking = joined(content.map(({ thinking }: Json) => thinking));
     const inputs = content.filter(({ input }: Json) => input !== undefined);
     return { ...shown, inputs: inputs.map(({ name, input }: Json) => [name, input]) };
   },

@@ -793,11 +793,8 @@ const anthropic: readonly Genuine[] = [
   ),
 ];
 
-export const GENUINE: readonly Genuine[] = [...chat, ...text, ...response, ...anthropic];
-
-const vllmCalled = { ...called('fc_s', { call_id: 'call_s' }) };
-/** Streams of engines that contradict themselves: what they stream is not what their final response says. */
-export const CONTRADICTIONS: readonly Genuine[] = [
+/** Streams of /v1/responses whose ids and places are not those of the final response. */
+const renamed: readonly Genuine[] = [
   responses(
     'vLLM with a reasoning parser, whose message begins with the id and the place of its reasoning',
     [
@@ -817,14 +814,6 @@ export const CONTRADICTIONS: readonly Genuine[] = [
     [reasoned('rs_f', 'Hm.'), said('msg_f', 'Hello.')],
   ),
   responses(
-    'vLLM with tools, whose final response has another call_id',
-    item(vllmCalled, 0, { arguments: '' }, [
-      at('function_call_arguments.delta', 'fc_s', 0, { delta: '{"city":"Paris"}' }),
-      at('function_call_arguments.done', 'fc_s', 0, { arguments: '{"city":"Paris"}', name: 'get_weather' }),
-    ]),
-    [called('fc_f', { call_id: 'call_f' })],
-  ),
-  responses(
     'vLLM with gpt-oss and tools, whose item has members of its event',
     [
       ...item(
@@ -835,6 +824,21 @@ export const CONTRADICTIONS: readonly Genuine[] = [
       ),
     ],
     [called('fc_f')],
+  ),
+];
+
+export const GENUINE: readonly Genuine[] = [...chat, ...text, ...response, ...renamed, ...anthropic];
+
+const vllmCalled = { ...called('fc_s', { call_id: 'call_s' }) };
+/** Streams of engines that contradict themselves, or whose events do not say which call they are of. */
+export const CONTRADICTIONS: readonly Genuine[] = [
+  responses(
+    'vLLM with tools, whose final response has another call_id',
+    item(vllmCalled, 0, { arguments: '' }, [
+      at('function_call_arguments.delta', 'fc_s', 0, { delta: '{"city":"Paris"}' }),
+      at('function_call_arguments.done', 'fc_s', 0, { arguments: '{"city":"Paris"}', name: 'get_weather' }),
+    ]),
+    [called('fc_f', { call_id: 'call_f' })],
   ),
   llama(
     'llama-server with tools behind a text, whose calls have neither id nor place',

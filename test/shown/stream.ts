@@ -1,7 +1,7 @@
 // A stream of events, as a backend sends it, and the response that is signed for it.
 
-import { recordEvents, streamFormOf } from '../../proto/stream/events.ts';
 import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
+import { recordEvents, streamFormOf } from '../../proto/stream/forms.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: these tests read and change JSON of every shape.
 export type Json = any;
@@ -47,8 +47,7 @@ export function signedOf(stream: Stream): { readonly response: Json } | { readon
 }
 
 function folded({ events, choices }: Stream): string {
-  const fold = foldPayloads as (payloads: Iterable<string>, choices: number) => string;
-  const text = fold(events.map(payloadOf), choices);
+  const text = foldPayloads(events.map(payloadOf), choices);
   const ended = JSON.parse(text).choices?.some((choice: Json) => (choice?.finish_reason ?? '') !== '');
   if (ended !== true) throw new FoldError('no chunk has a finish_reason'); // none can carry the attestation
   return text;
