@@ -34,7 +34,7 @@ export type Observed =
 /** Reads and records a stream in the form of its endpoint, and writes its events for the client. `E` is an event. */
 export interface StreamRecorder<E> {
   readonly reader: EventReader<E>;
-  /** The backend's id of the response. null until an event names it. */
+  /** The latest id of the response that an event named; null until one does. */
   readonly completionId: string | null;
   /** The response is complete, even if the backend's stream has not ended. */
   readonly complete: boolean;
@@ -177,7 +177,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
 
   #record(data: Uint8Array, chunk: Chunk): void {
     this.#count(data);
-    if (this.#completionId === null && typeof chunk.id === 'string' && chunk.id !== '') this.#completionId = chunk.id;
+    if (typeof chunk.id === 'string' && chunk.id !== '') this.#completionId = chunk.id;
     try {
       this.#fold.add(chunk);
     } catch (cause) {

@@ -13,6 +13,9 @@ const KEEPALIVE_MS = 5_000;
 /** How long the backend may keep its stream open after the response is complete. */
 const AFTER_DONE_MS = 1_000;
 
+/** Some backends name another id in each event. */
+const MAX_IDS = 16;
+
 /** Replaces the backend's content-type, because another charset would give the same bytes another meaning. */
 const STREAM_TYPE = 'text/event-stream; charset=utf-8';
 
@@ -49,7 +52,8 @@ function deliver<E>(
   /** The event with the finish reason and the events after it, in order. Empty until such an event arrives. */
   let held: Held<E>[] = [];
   let ended = false;
-  let idRegistered = false;
+  /** The first ids that the response had. The attestation is found under them, under its last one, and under the gateway's own. */
+  const ids = new Set<string>();
   let comments = 0;
   let drainTimer: NodeJS.Timeout | null = null;
   const write = backpressureWriter(exchange, port);
@@ -120,9 +124,10 @@ function deliver<E>(
   function observe(event: E, ready: readonly E[]): Observed {
     try {
       const observed = recorder.observe(event);
-      if (!idRegistered && recorder.completionId !== null) {
-        idRegistered = true;
-        attestor.name(exchange, recorder.completionId);
+      const { completionId } = recorder;
+      if (completionId !== null && ids.size < MAX_IDS && !ids.has(completionId)) {
+        ids.add(completionId);
+        attestor.name(exchange, completionId);
       }
       return observed;
     } catch (error) {

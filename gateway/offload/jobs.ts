@@ -242,7 +242,7 @@ export interface Folded {
   /** The completion's JSON: its text, or the parts of a large text. */
   readonly completion: string | readonly JsonPart[];
   readonly stream: StreamDigest;
-  /** The backend's id of the completion, if it named one. */
+  /** The last id that the backend gave the completion, if it named one. */
   readonly completionId: string | null;
 }
 
