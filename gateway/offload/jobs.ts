@@ -122,7 +122,7 @@ function choicesOf(endpoint: Endpoint, n: number | null | undefined, prompt: unk
 
 export interface PassThroughRequest {
   readonly body: Buffer;
-  /** Its content-type is JSON. */
+  /** Its content-type is JSON, or it {@link beginsObject}. Of other bodies `tee` is not searched. */
   readonly json: boolean;
   /** The caller, where it is restricted to some models; null otherwise. */
   readonly restrictedCaller: Caller | null;
@@ -147,6 +147,19 @@ export interface PassThrough {
 
 const UNPARSED = { tee: null, object: false, model: undefined } as const;
 
+/** White space, and the byte order marks and zeros of UTF-8, UTF-16 and UTF-32, which some backends' parsers recognize. */
+const BEFORE_OBJECT: ReadonlySet<number | undefined> = new Set(
+  Buffer.from('\t\n\v\f\r \0\xef\xbb\xbf\xfe\xff', 'latin1'),
+);
+const BRACE = 0x7b;
+
+/** Whether the body's first character is `{`, so that a backend may read it as JSON whatever its content-type says. */
+export function beginsObject(body: Buffer): boolean {
+  let at = 0;
+  while (BEFORE_OBJECT.has(body[at])) at++;
+  return body[at] === BRACE;
+}
+
 /** Returns the body unchanged when it need not be parsed, else null. */
 export function passThroughUnparsed({
   body,
@@ -158,7 +171,7 @@ export function passThroughUnparsed({
 }: PassThroughRequest): PassThrough | null {
   if (restrictedCaller !== null || mayContainMember(body, 'stream')) return null;
   if ((byModel || counted) && mayContainMember(body, 'model')) return null;
-  if (json && (mayAttest || mayContainMember(body, 'tee'))) return null;
+  if (json && (mayAttest || mayNameTee(body))) return null;
   return { ...UNPARSED, forward: body, stream: false };
 }
 
@@ -166,7 +179,7 @@ export function passThroughUnparsed({
 export function parsePassThrough(request: PassThroughRequest): PassThrough {
   const { body, json, restrictedCaller, mayAttest, byModel = false, counted = false } = request;
   const wantsModel = byModel || counted;
-  const hasTee = json && mayContainMember(body, 'tee');
+  const hasTee = json && namesTee(body);
   if (restrictedCaller === null && !hasTee && !(json && mayAttest)) {
     const mustParse = mayContainMember(body, 'stream') || (byModel && mayContainMember(body, 'model'));
     const value = mustParse || (counted && mayContainMember(body, 'model')) ? readIfJson(body, mustParse) : null;
@@ -214,6 +227,16 @@ const isStream = (value: unknown) => (value as { stream?: unknown } | null)?.str
 
 /** Whether a member of that name may occur, literal or escaped. A body without it is not parsed. */
 const mayContainMember = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
+
+/** The member `tee`, also escaped, or as parsers take it that accept more than JSON. */
+const NAMES_TEE = /(?<!\w)(?:t|\\u0074)(?:e|\\u0065){2}(?:["']| *:)/;
+/** One of these is in each body that names `tee`. A zero byte is of UTF-16 or UTF-32. */
+const IN_NAMES_TEE = ['tee"', "tee'", 'tee:', 'tee ', '\\u00', '\0'];
+
+const mayNameTee = (body: Buffer): boolean => IN_NAMES_TEE.some((text) => body.includes(text));
+/** Such a body is refused unless it is JSON in UTF-8: what the backend would make of `tee` is not known. */
+const namesTee = (body: Buffer): boolean =>
+  mayNameTee(body) && NAMES_TEE.test(body.toString('latin1').replaceAll('\0', ''));
 
 export const isForm = (type: string): boolean => /^multipart\/form-data\b/i.test(type);
 
