@@ -117,7 +117,8 @@ export class Recorder implements StreamRecorder<Uint8Array> {
     if (isDone(payload)) return { kind: 'done' };
     const chunk = this.#parse(payload);
     const { error, choices } = chunk;
-    if (error !== undefined && error !== null) return { kind: 'error', event: errorChunk(chunk) };
+    if ((error !== undefined && error !== null) || chunk.object === 'error')
+      return { kind: 'error', event: errorChunk(chunk) };
     if ('attestation' in chunk) throw badResponse('The backend sent an attestation of its own.');
     if (choices !== undefined && choices !== null && !Array.isArray(choices))
       throw badResponse('The backend sent choices that are no list.');

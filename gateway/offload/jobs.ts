@@ -326,13 +326,17 @@ function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'comple
   let value: unknown;
   try {
     value = parseJson(completion);
+/** vLLM's error has `object: "error"`, Anthropic's has `type: "error"`, every other a member `error`. */
+const isError = (endpoint: string, value: Record<string, unknown>): boolean =>
+  value.object === 'error' ||
+  (((value.error ?? null) !== null || value.type === 'error') && !isResource(endpoint, value));
+
   } catch {
     throw badResponse('The backend sent an answer that is not JSON.');
   }
   if (!isObject(value)) throw badResponse('The backend sent an answer that is not a JSON object.');
   if (Object.hasOwn(value, 'attestation')) throw badResponse('The backend sent an attestation of its own.');
-  if ('error' in value && value.error !== null && !isResource(endpoint, value))
-    throw badResponse('The backend sent an error as if it were an answer.');
+  if (isError(endpoint, value)) throw badResponse('The backend sent an error as if it were an answer.');
   // Parsers differ in which of two members of one name they take, so the signed text would be ambiguous.
   if (duplicateMember(completion) !== null) throw badResponse('The backend sent an answer that names a member twice.');
   const { id } = value;

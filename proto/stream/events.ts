@@ -72,6 +72,8 @@ const textIn = (value: unknown): string | null => (typeof value === 'string' ? v
 /** @throws {FoldError} */
 function parse(name: string | null, text: string): Json & { readonly type: string } {
   const event = parseChunk(text) as Json;
+  if (event.type !== 'error' && (event.object === 'error' || (event.error ?? null) !== null))
+    throw new FoldError('an event is an error');
   if (name === null) throw new FoldError('an event has no name');
   if (event.type !== name) throw new FoldError('an event has another name than its type');
   if (Object.hasOwn(event, 'attestation')) throw new FoldError('an event has an attestation of its own');
