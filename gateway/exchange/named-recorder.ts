@@ -13,8 +13,8 @@ import {
 import { EVENT_END, isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { ByteTemplate, bufferOf, EMPTY, type Hole, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
-import { badResponse, type Folded } from '../offload/jobs.ts';
-import { MAX_EVENT_BYTES, MAX_TEMPLATE_BYTES, type Observed, type StreamRecorder, unreadable } from './recorder.ts';
+import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
+import { MAX_TEMPLATE_BYTES, type Observed, type StreamRecorder, unreadable } from './recorder.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;
@@ -27,7 +27,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   #repeated: RepeatedEvent | null = null;
 
   constructor(form: Exclude<StreamForm, 'completion'>, max_answer_bytes: number) {
-    this.reader = new NamedEventReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+    this.reader = new NamedEventReader(max_answer_bytes);
     this.#max_answer_bytes = max_answer_bytes;
     this.#record = recordEvents(form);
   }
@@ -112,7 +112,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   }
 
   #count({ name, payload }: NamedEvent): void {
-    if (!this.#fits(payload)) throw badResponse('The answer grew larger than what is attested.');
+    if (!this.#fits(payload)) throw answerTooLarge(this.#max_answer_bytes);
     this.#bytes += payload.length + 1;
     this.#events++;
     this.#hash.add(Buffer.from(String(name)));

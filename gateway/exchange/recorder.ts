@@ -15,11 +15,8 @@ import {
 import { errorOf } from '../backend/errors.ts';
 import { ByteTemplate, LineHash, MANY_BYTES } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
-import { badResponse, type Folded } from '../offload/jobs.ts';
+import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { errorEvent } from './relay.ts';
-
-/** The largest single event a backend may send. A finish chunk with the logprobs of a long response is far below. */
-export const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 
 /** An event's kind, by which the delivery decides how to send it. */
 export type Observed =
@@ -89,7 +86,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
 
   /** @param choices number of choices in the request. */
   constructor(max_answer_bytes: number, choices = 1) {
-    this.reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+    this.reader = new PayloadReader(max_answer_bytes);
     this.#max_answer_bytes = max_answer_bytes;
     this.#choices = choices;
   }
@@ -170,7 +167,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
   }
 
   #count(data: Uint8Array): void {
-    if (!this.#fits(data)) throw badResponse('The answer grew larger than what is attested.');
+    if (!this.#fits(data)) throw answerTooLarge(this.#max_answer_bytes);
     this.#bytes += data.length + 1;
     this.#events++;
     this.#hash.add(data);

@@ -4,7 +4,7 @@ import { SseError } from '../../proto/stream/sse.ts';
 import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';
-import type { Folded } from '../offload/jobs.ts';
+import { answerTooLarge, type Folded } from '../offload/jobs.ts';
 import { NamedRecorder } from './named-recorder.ts';
 import { type Observed, Recorder, type StreamRecorder } from './recorder.ts';
 import { backpressureWriter, type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
@@ -35,8 +35,8 @@ export function streamDelivery(
   if (streamForm === null)
     throw new Problem('backend_bad_response', 'The backend streams where no stream can be attested.');
   return streamForm === 'completion'
-    ? deliver(new Recorder(max_answer_bytes, choices), head, port, exchange, attestor)
-    : deliver(new NamedRecorder(streamForm, max_answer_bytes), head, port, exchange, attestor);
+    ? deliver(new Recorder(max_answer_bytes, choices), head, port, exchange, attestor, max_answer_bytes)
+    : deliver(new NamedRecorder(streamForm, max_answer_bytes), head, port, exchange, attestor, max_answer_bytes);
 }
 
 /** Sends only events that were hashed, in the form in which the gateway writes them, and comments of its own. */
@@ -46,6 +46,7 @@ function deliver<E>(
   port: Port,
   exchange: TeeExchange,
   attestor: Attestor,
+  max_answer_bytes: number,
 ): Delivery {
   const { outgoing } = exchange;
   const { reader } = recorder;
@@ -175,6 +176,12 @@ function deliver<E>(
     port.done({ status: head.status, tee: 'failed', problem });
   }
 
+  function problemOf(error: unknown): Problem {
+    if (!(error instanceof SseError)) return asProblem(error);
+    if (error.reason === 'too_large') return answerTooLarge(max_answer_bytes);
+    return new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`);
+  }
+
   function guarded(step: () => void): void {
     if (ended) return;
     try {
@@ -182,11 +189,7 @@ function deliver<E>(
     } catch (error) {
       // The stream may already have ended, for instance with a backend's error, before this error occurred.
       if (ended) return;
-      endWithError(
-        error instanceof SseError
-          ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`)
-          : asProblem(error),
-      );
+      endWithError(problemOf(error));
     }
   }
 

@@ -294,13 +294,20 @@ export interface Draft {
 export const badResponse = (message: string, cause?: unknown) =>
   new Problem('backend_bad_response', message, { cause });
 
+/** The answer, or a single event of it, is larger than MAX_ANSWER_BYTES. */
+export const answerTooLarge = (max_answer_bytes: number) =>
+  badResponse(`The answer is larger than ${max_answer_bytes} bytes, the most that is attested (MAX_ANSWER_BYTES).`);
+
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
 export function draft({ endpoint, request, response, timestamp }: DraftInput): Draft {
   const { completionId, completion, ...ofStream } =
     'body' in response ? readWholeResponse(endpoint, response.body) : response;
   const text = typeof completion === 'string' ? completion : joined(completion);
   const raw = buildRaw({ endpoint, request: request.toString(), response: text, ...ofStream, timestamp });
-  if (raw.length > MAX_RAW_LENGTH) throw badResponse('Request and answer together are larger than what is attested.');
+  if (raw.length > MAX_RAW_LENGTH)
+    throw badResponse(
+      `Request and answer together have more than ${MAX_RAW_LENGTH} characters, the most that is attested. No setting raises it.`,
+    );
   const bytes = Buffer.from(raw, 'utf8');
   const digest = hash('sha256', bytes) as Nonce;
   return { completionId, raw: bytes, digest, ...withFreeBytes(`{"raw":${JSON.stringify(raw)},`) };
@@ -319,6 +326,11 @@ function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
 const isResource = (endpoint: string, value: object): boolean =>
   streamFormOf(endpoint) === null && 'id' in value && typeof value.id === 'string' && !('choices' in value);
 
+/** vLLM's error has `object: "error"`, Anthropic's has `type: "error"`, every other a member `error`. */
+const isError = (endpoint: string, value: Record<string, unknown>): boolean =>
+  value.object === 'error' ||
+  (((value.error ?? null) !== null || value.type === 'error') && !isResource(endpoint, value));
+
 /** @throws {Problem} backend_bad_response unless the body is a JSON object without an attestation. */
 function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'completion' | 'completionId'> {
   if (!isUtf8(body)) throw badResponse('The backend sent an answer that is not UTF-8.');
@@ -326,11 +338,6 @@ function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'comple
   let value: unknown;
   try {
     value = parseJson(completion);
-/** vLLM's error has `object: "error"`, Anthropic's has `type: "error"`, every other a member `error`. */
-const isError = (endpoint: string, value: Record<string, unknown>): boolean =>
-  value.object === 'error' ||
-  (((value.error ?? null) !== null || value.type === 'error') && !isResource(endpoint, value));
-
   } catch {
     throw badResponse('The backend sent an answer that is not JSON.');
   }

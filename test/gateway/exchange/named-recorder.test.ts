@@ -155,7 +155,7 @@ describe('the recorder of named events', () => {
     for (const event of recorder.reader.push(Buffer.from(CREATED + DELTA))) recorder.observe(event);
     expect(recorder.takeRepeated(Buffer.from(DELTA))).toBe(0);
     const [event] = recorder.reader.push(Buffer.from(DELTA));
-    expect(() => event !== undefined && recorder.observe(event)).toThrow('larger than what is attested');
+    expect(() => event !== undefined && recorder.observe(event)).toThrow('MAX_ANSWER_BYTES');
   });
 });
 

@@ -174,6 +174,6 @@ describe('the recorder', () => {
     if (first !== undefined) recorder.observe(first);
     const length = (first?.length ?? 0) + 'data: \n\n'.length;
     expect(recorder.takeRepeated(stream.subarray(length))).toBe(length);
-    expect(() => recorder.observe(rest[1] as Uint8Array)).toThrow('larger than what is attested');
+    expect(() => recorder.observe(rest[1] as Uint8Array)).toThrow('MAX_ANSWER_BYTES');
   });
 });
