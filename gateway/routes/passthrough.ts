@@ -163,7 +163,10 @@ const BODY_OF_GET = 'tee: the body of a GET is not sent to the backend, so it ca
 const UNSUPPORTED = ['x-tee', 'unsupported'] as const;
 
 /** The id in `/…/{id}/attestation`. */
-const idIn = (path: string): string | null => /^\/.+\/([^/]+)\/attestation$/.exec(withoutQuery(path))?.[1] ?? null;
+function idIn(path: string): string | null {
+  const id = /^\/.+\/([^/]+)\/attestation$/.exec(withoutQuery(path))?.[1];
+  return id === undefined ? null : decodeURIComponent(id);
+}
 
 /** OpenTelemetry's name for the endpoint's operation. */
 const operationOf = (endpoint: string): Operation =>

@@ -1,6 +1,6 @@
 // Some backends name another id in each chunk. The proof is found by each of the first ones and by the last.
 import { expect, it } from 'vitest';
-import { DONE, delta, finish, role, stream } from '../../support/backend.ts';
+import { answer, DONE, delta, finish, role, stream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually } from '../../support/harness.ts';
 import { useService } from '../../support/service.ts';
@@ -51,4 +51,15 @@ it('a stream that fails is found under none of its ids, and the next one is', as
   service.backend.script = stream([withId(role(), 'lost-1'), withId(finish(), 'lost-1'), DONE]);
   await chat(service.url, { ...CHAT, stream: true, tee: true });
   expect((await kept('lost-1')).status).toBe(200);
+});
+
+it('an id that a URL must encode is found on every route', async () => {
+  service.backend.script = answer('{"id":"a/b: c%","choices":[]}');
+  for (const path of ['chat/completions', 'responses']) {
+    const got = await ask(`${service.url}/v1/${path}`, { body: JSON.stringify({ ...CHAT, input: 'Hi', tee: true }) });
+    const found = await ask(`${service.url}/v1/${path}/${encodeURIComponent('a/b: c%')}/attestation`, {
+      method: 'GET',
+    });
+    expect([path, found.json()]).toEqual([path, got.json().attestation]);
+  }
 });
