@@ -135,7 +135,7 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
   },
   backend_timeout: {
     summary: 'The backend was silent for too long',
-    message: 'The backend stayed silent for too long.',
+    message: 'The backend stayed silent for too long (BACKEND_TIMEOUT_MS).',
   },
   attestation_unavailable: {
     summary: 'The answer cannot be attested now',
