@@ -7,8 +7,8 @@ import { recordEvents, type StreamForm } from '../../proto/stream/forms.ts';
 import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { bufferOf, EMPTY, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
-import { badResponse, type Folded } from '../offload/jobs.ts';
-import { MAX_EVENT_BYTES, type Observed, type StreamRecorder, unreadable } from './recorder.ts';
+import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
+import { type Observed, type StreamRecorder, unreadable } from './recorder.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;
@@ -20,7 +20,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   #complete = false;
 
   constructor(form: Exclude<StreamForm, 'completion'>, max_answer_bytes: number) {
-    this.reader = new NamedEventReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+    this.reader = new NamedEventReader(max_answer_bytes);
     this.#max_answer_bytes = max_answer_bytes;
     this.#record = recordEvents(form);
   }
@@ -83,8 +83,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   }
 
   #count({ name, payload }: NamedEvent): void {
-    if (this.#bytes + payload.length + 1 > this.#max_answer_bytes)
-      throw badResponse('The answer grew larger than what is attested.');
+    if (this.#bytes + payload.length + 1 > this.#max_answer_bytes) throw answerTooLarge(this.#max_answer_bytes);
     this.#bytes += payload.length + 1;
     this.#events++;
     this.#hash.add(Buffer.from(String(name)));

@@ -14,11 +14,8 @@ import {
 import { errorOf } from '../backend/errors.ts';
 import { LineHash, MANY_BYTES } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
-import { badResponse, type Folded } from '../offload/jobs.ts';
+import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { errorEvent } from './relay.ts';
-
-/** The largest single event a backend may send. A finish chunk with the logprobs of a long response is far below. */
-export const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 
 /** An event's kind, by which the delivery decides how to send it. */
 export type Observed =
@@ -33,7 +30,7 @@ export type Observed =
 /** Reads and records a stream in the form of its endpoint, and writes its events for the client. `E` is an event. */
 export interface StreamRecorder<E> {
   readonly reader: EventReader<E>;
-  /** The backend's id of the response. null until an event names it. */
+  /** The latest id of the response that an event named; null until one does. */
   readonly completionId: string | null;
   /** The response is complete, even if the backend's stream has not ended. */
   readonly complete: boolean;
@@ -89,7 +86,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
 
   /** @param choices number of choices in the request. */
   constructor(max_answer_bytes: number, choices = 1) {
-    this.reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+    this.reader = new PayloadReader(max_answer_bytes);
     this.#max_answer_bytes = max_answer_bytes;
     this.#choices = choices;
     this.#fold = new Fold(choices);
@@ -149,8 +146,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
   }
 
   #count(data: Uint8Array): void {
-    if (this.#bytes + data.length + 1 > this.#max_answer_bytes)
-      throw badResponse('The answer grew larger than what is attested.');
+    if (this.#bytes + data.length + 1 > this.#max_answer_bytes) throw answerTooLarge(this.#max_answer_bytes);
     this.#bytes += data.length + 1;
     this.#events++;
     this.#hash.add(data);
@@ -158,7 +154,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
 
   #record(data: Uint8Array, chunk: Chunk): void {
     this.#count(data);
-    if (this.#completionId === null && typeof chunk.id === 'string' && chunk.id !== '') this.#completionId = chunk.id;
+    if (typeof chunk.id === 'string' && chunk.id !== '') this.#completionId = chunk.id;
     try {
       this.#fold.add(chunk);
     } catch (cause) {

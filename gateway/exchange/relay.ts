@@ -139,6 +139,7 @@ class Relay implements ResponseHandler, Port {
   }
 
   end(): void {
+    this.#exchange.watch.ended();
     this.#delivery?.end();
   }
 

@@ -47,7 +47,7 @@ const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
 function tokensIn(pieces: readonly Buffer[]): void {
   for (const stream of [true, false]) {
-    const reader = new TokenReader(stream);
+    const reader = new TokenReader(stream, MAX);
     for (const piece of pieces) reader.add(piece);
     reader.tokens();
   }
@@ -106,7 +106,7 @@ async function delivered(
       hold() {},
     },
     outgoing: new Sink(),
-    watch: new Watch(null, false),
+    watch: new Watch(null, null),
   } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},

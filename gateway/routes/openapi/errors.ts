@@ -135,7 +135,7 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
   },
   backend_timeout: {
     summary: 'The backend was silent for too long',
-    message: 'The backend stayed silent for too long.',
+    message: 'The backend stayed silent for too long (BACKEND_TIMEOUT_MS).',
   },
   attestation_unavailable: {
     summary: 'The answer cannot be attested now',
@@ -145,7 +145,10 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
     summary: 'The shared store cannot be reached',
     message: 'The store of attestations cannot be reached.',
   },
-  overloaded: { summary: 'The gateway has as much to do as it takes', message: 'The gateway is at its capacity.' },
+  overloaded: {
+    summary: 'The gateway has as much to do as it takes',
+    message: 'The gateway serves as many requests as it may (MAX_CONCURRENT_REQUESTS).',
+  },
   page_unavailable: {
     summary: 'The page was not built',
     message: 'The page has not been built: "npm run make page" makes it. The API at /v1 works without it.',

@@ -65,7 +65,7 @@ describe('the recorder of named events', () => {
     const recorder = new NamedRecorder('response', CREATED.length + DELTA.length);
     for (const event of recorder.reader.push(Buffer.from(CREATED + DELTA))) recorder.observe(event);
     const [event] = recorder.reader.push(Buffer.from(DELTA));
-    expect(() => event !== undefined && recorder.observe(event)).toThrow('larger than what is attested');
+    expect(() => event !== undefined && recorder.observe(event)).toThrow('MAX_ANSWER_BYTES');
   });
 });
 

@@ -255,6 +255,26 @@ const BROKEN: readonly (readonly [string, Path, string])[] = [
     `${named(created)}event: response.x\ndata: {"type":"response.x","type":"response.x"}\n\n`,
   ],
   ['a name without data', 'responses', `${named(created)}event: response.x\n\n`],
+  [
+    'an error beside the final response',
+    'responses',
+    changed(R, 'response.completed', { error: { code: 'no' } })
+      .map(named)
+      .join(''),
+  ],
+  ["vLLM's error without a name", 'responses', `${named(created)}data: {"object":"error","message":"no"}\n\n`],
+  [
+    "vLLM's error with the name of another event",
+    'messages',
+    changed(M, 'message_delta', { object: 'error' }).map(named).join(''),
+  ],
+  [
+    'an error in the event that ends the message',
+    'messages',
+    changed(M, 'message_delta', { error: { message: 'no' } })
+      .map(named)
+      .join(''),
+  ],
   ['another field', 'responses', `${named(created)}id: 1\n${named(item)}`],
   [
     'more than is attested',

@@ -107,6 +107,6 @@ describe('the recorder', () => {
     const [first, second, third] = new PayloadReader(1 << 20).push(stream) as [Uint8Array, Uint8Array, Uint8Array];
     recorder.observe(first);
     recorder.observe(second);
-    expect(() => recorder.observe(third)).toThrow('larger than what is attested');
+    expect(() => recorder.observe(third)).toThrow('MAX_ANSWER_BYTES');
   });
 });

@@ -53,6 +53,19 @@ describe('a stream that goes wrong', () => {
     expect(again.status).toBe(404);
   });
 
+  it.each([
+    ['before the finish chunk', (error: string) => [role(), error, finish(), DONE]],
+    ['after it', (error: string) => [role(), finish(), error, DONE]],
+  ])("has no proof where vLLM's error is a chunk %s, and tells its message", async (_name, pieces) => {
+    const error = { object: 'error', message: 'out of memory', type: 'InternalError', param: null, code: 500 };
+    service.backend.script = stream(pieces(event(error)));
+    const got = await chat(service.url, TEE);
+    expect(lastError(got.payloads())).toMatchObject({ message: 'out of memory', type: 'InternalError' });
+    expect(got.text).not.toMatch(/"stop"|"attestation"|\[DONE\]/);
+    service.backend.script = chatStream(['fine']);
+    expect((await chat(service.url, TEE)).text).toContain('"attestation"');
+  });
+
   it("passes the backend's own error chunk on in OpenAI's shape", async () => {
     service.backend.script = stream([
       role(),

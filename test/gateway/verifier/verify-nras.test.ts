@@ -38,7 +38,7 @@ function endpoint(answer: () => Response) {
         simulatedRoot: null,
         policy: {},
         endpoint: undefined,
-    event: false,
+        event: false,
         ear: null,
       }),
   };
