@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { NODE_FLAGS } from '../../gateway/node-flags.ts';
 import { eventually } from './harness.ts';
 import { ROOT, type RunningProcess, startCommand } from './process.ts';
+import { expectServing } from './refusals.ts';
 
 const MAIN = fileURLToPath(new URL('../../gateway/main.ts', import.meta.url));
 
@@ -11,6 +12,11 @@ export interface GatewayProcess extends RunningProcess {
   readonly url: string;
   /** Its log lines so far. */
   lines(): Record<string, unknown>[];
+  /**
+   * Ends it after a test. @throws when it does not serve any more, on a new connection, although nobody has told it to end; or when it, or
+   * one of its workers, has ended by an error that nothing caught
+   */
+  stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
 export interface GatewayProcessOptions {
@@ -53,7 +59,20 @@ export async function startGatewayProcess(
   const [line] = listening();
   if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
   const { port } = line.address as { port: number };
-  return { ...started, url: `http${line.tls === true ? 's' : ''}://127.0.0.1:${port}`, lines };
+  const url = `http${line.tls === true ? 's' : ''}://127.0.0.1:${port}`;
+  async function stop(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    const { child, kill } = started;
+    const running = () => child.exitCode === null && child.signalCode === null;
+    const told = () => lines().some(({ msg }) => msg === 'draining');
+    try {
+      if (running() && !told()) await expectServing(url);
+    } finally {
+      if (running()) await kill(signal);
+    }
+    const uncaught = lines().find(({ msg }) => msg === 'uncaught error');
+    if (uncaught !== undefined) throw new Error(`an uncaught error in the gateway: ${JSON.stringify(uncaught)}`);
+  }
+  return { ...started, url, lines, stop };
 }
 
 /** A shell that limits itself, and then becomes the command. */
