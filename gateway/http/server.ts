@@ -93,6 +93,8 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   );
   server.on('connect', (incoming: IncomingMessage) => {
     const connection = connectionOf(incoming);
+    // Node no longer listens for this connection's errors, and responses to earlier requests may still be on their way.
+    connection.on('error', () => connection.destroy());
     const fault = new Problem('method_not_allowed', 'This is no proxy.');
     connection.endWith(() => refuseOnSocket(connection, fault, log));
   });
