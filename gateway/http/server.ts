@@ -93,8 +93,8 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   );
   server.on('connect', (incoming: IncomingMessage) => {
     const connection = connectionOf(incoming);
-    // Node no longer listens for this connection's errors, and responses to earlier requests may still be on their way.
-    connection.on('error', () => connection.destroy());
+    // Node no longer listens for errors, `drain` and `timeout` here, so responses to earlier requests could neither fail nor end.
+    if (connection.busy) return void connection.destroy();
     const fault = new Problem('method_not_allowed', 'This is no proxy.');
     connection.endWith(() => refuseOnSocket(connection, fault, log));
   });

@@ -100,8 +100,8 @@ describe('requests behind one another', () => {
   });
 });
 
-describe('CONNECT behind a stream whose client breaks off', () => {
-  it('ends its own connection only', async () => {
+describe('CONNECT behind a request that has no response yet', () => {
+  it('ends its own connection only, also where the client breaks off', async () => {
     const { backend, sidecar } = service;
     // A process, because what is tested is that it does not end.
     const gateway = await startGatewayProcess({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
