@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { answer, delta } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';
 import { startGatewayProcess } from '../../support/gateway-process.ts';
@@ -105,6 +105,7 @@ describe('CONNECT behind a request that has no response yet', () => {
     const { backend, sidecar } = service;
     // A process, because what is tested is that it does not end.
     const gateway = await startGatewayProcess({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+    onTestFinished(() => gateway.stop());
     backend.script = async (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       while (!response.destroyed) {
@@ -125,7 +126,6 @@ describe('CONNECT behind a request that has no response yet', () => {
       await closed;
     }
     await eventually(() => backend.seen.every(({ aborted_ms }) => aborted_ms !== null));
-    await gateway.stop();
   });
 });
 
