@@ -357,7 +357,7 @@ describe('a gateway', () => {
       messageOf({ path: '/v1/files/f/content', method: 'GET' }),
     );
     const outer = await post(url, chunks);
-    await expect(open(request, outer.body)).rejects.toThrow();
+    await expect(open(request, outer.body)).rejects.toThrow('aborted');
   });
 
   it('keeps the connection after a refusal, whatever is left of the body', async () => {
