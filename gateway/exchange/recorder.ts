@@ -13,7 +13,7 @@ import {
 } from '../../proto/stream/sse.ts';
 import { errorOf } from '../backend/errors.ts';
 import { LineHash, MANY_BYTES } from '../http/bytes.ts';
-import type { Problem } from '../http/problem.ts';
+import { Problem } from '../http/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { errorEvent } from './relay.ts';
 
@@ -48,14 +48,16 @@ export interface StreamRecorder<E> {
   readonly last: Uint8Array;
 }
 
-/** The problem of a stream that violates its form or JSON. @param item the invalid part: 'a chunk', 'an event' */
-export const unreadable = (cause: unknown, item: string): Problem =>
-  badResponse(
-    cause instanceof FoldError
-      ? `The backend broke its stream: ${cause.message}.`
-      : `The backend sent ${item} that cannot be read.`,
-    cause,
-  );
+/** The problem of a stream that violates its form or JSON, or the rules of the fold. @param item the invalid part: 'a chunk', 'an event' */
+export function unreadable(cause: unknown, item: string): Problem {
+  if (!(cause instanceof FoldError)) return badResponse(`The backend sent ${item} that cannot be read.`, cause);
+  const { message, reason } = cause;
+  return reason === 'rule'
+    ? new Problem('stream_not_foldable', `The stream of the backend cannot be signed as clients show it: ${message}.`, {
+        cause,
+      })
+    : badResponse(`The backend broke its stream: ${message}.`, cause);
+}
 
 /** A chunk that breaks the rules of the fold, or is nested too deeply for the stack: it may be merged and still be too deep to be serialized. */
 const unfoldable = (cause: unknown): never => {

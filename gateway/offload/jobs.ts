@@ -291,7 +291,10 @@ export const badResponse = (message: string, cause?: unknown) =>
 
 /** The answer, or a single event of it, is larger than MAX_ANSWER_BYTES. */
 export const answerTooLarge = (max_answer_bytes: number) =>
-  badResponse(`The answer is larger than ${max_answer_bytes} bytes, the most that is attested (MAX_ANSWER_BYTES).`);
+  new Problem(
+    'answer_too_large',
+    `The answer is larger than ${max_answer_bytes} bytes, the most that is attested (MAX_ANSWER_BYTES).`,
+  );
 
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
 export function draft({ endpoint, request, response, timestamp }: DraftInput): Draft {

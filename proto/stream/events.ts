@@ -1,6 +1,6 @@
 // What streams of named events have in common, /v1/responses and /v1/messages: how an event is read, and what it means to code that forwards
 // it.
-import { FoldError, isError, parseChunk } from './fold.ts';
+import { broken, FoldError, isError, parseChunk } from './fold.ts';
 
 /** The meaning of an event for code that forwards the stream. */
 export type EventKind =
@@ -32,10 +32,10 @@ export type Event = Record<string, unknown> & { readonly type: string };
 /** @throws {FoldError} */
 export function readEvent(name: string | null, text: string): Event {
   const event = parseChunk(text);
-  if (event.type !== 'error' && isError(event)) throw new FoldError('an event is an error');
-  if (name === null) throw new FoldError('an event has no name');
-  if (event.type !== name) throw new FoldError('an event has another name than its type');
-  if (Object.hasOwn(event, 'attestation')) throw new FoldError('an event has an attestation of its own');
+  if (event.type !== 'error' && isError(event)) throw broken('an event is an error');
+  if (name === null) throw broken('an event has no name');
+  if (event.type !== name) throw broken('an event has another name than its type');
+  if (Object.hasOwn(event, 'attestation')) throw broken('an event has an attestation of its own');
   return event as Event;
 }
 

@@ -22,7 +22,16 @@ export const MAX_INDEX = 10_000;
 /** The payloads of a stream do not fold. The message never quotes them. */
 export class FoldError extends Error {
   override readonly name = 'FoldError';
+  /** `rule`: clients would show something else than the response says. `broken`: it is no whole stream of its form. */
+  readonly reason: 'rule' | 'broken';
+  constructor(message: string, options?: ErrorOptions, reason: FoldError['reason'] = 'rule') {
+    super(message, options);
+    this.reason = reason;
+  }
 }
+
+/** The error for a stream that cannot be read, breaks off, or has an event out of place. */
+export const broken = (message: string, cause?: unknown): FoldError => new FoldError(message, { cause }, 'broken');
 
 /** A parsed chunk, for the fold and for code that inspects chunks. */
 export type Chunk = Readonly<Record<string, unknown>>;
@@ -36,13 +45,13 @@ export function parseChunk(payload: string): Chunk {
   try {
     value = parseKeepingNumbers(payload);
   } catch (cause) {
-    throw new FoldError('a chunk is not JSON', { cause });
+    throw broken('a chunk is not JSON', cause);
   }
   // llama-server begins some streams with `null`, an event without content.
   if (value === null) return {};
-  if (!isJsonObject(value)) throw new FoldError('a chunk is not a JSON object');
+  if (!isJsonObject(value)) throw broken('a chunk is not a JSON object');
   // Parsers differ in which of two members with the same name they take.
-  if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
+  if (duplicateMember(payload) !== null) throw broken('a chunk names a member twice');
   return value;
 }
 
@@ -74,7 +83,10 @@ const once: Join = (before = '', value) => {
 };
 
 /** Engines write another `id` or `created` into each chunk, and empty ones beside annotations. */
-const first: Join = (before = '', value) => (before === '' || before === 0 ? value : before);
+const first: Join = (before = '', value) => {
+  if (typeof value !== 'string' && numberOf(value) === null) wrong('an id or a time is neither text nor number');
+  return before === '' || before === 0 ? value : before;
+};
 
 const whole: Join = (_before, value) => objectOf(value);
 
@@ -283,6 +295,8 @@ export class Fold {
   readonly #completion: JsonObject = newObject();
   readonly #unordered: Unordered = new Set();
   readonly #max_choices: number | null;
+  /** Whether a delta came in a chunk that names no object. */
+  #nameless = false;
 
   /** @param max_choices number of choices that the request asks for; null: the chunks are a part of a stream. */
   constructor(max_choices: number | null = 1) {
@@ -291,9 +305,13 @@ export class Fold {
 
   /** @throws {FoldError} */
   add(chunk: Chunk): void {
-    if (isError(chunk)) throw new FoldError('a chunk is an error');
+    if (isError(chunk)) throw broken('a chunk is an error');
     mergeInto(this.#completion, chunk as JsonObject, COMPLETION, this.#unordered);
-    const { choices } = this.#completion;
+    const { choices, object } = this.#completion;
+    const deltas = Array.isArray(chunk.choices) && chunk.choices.some(({ delta: one }) => (one ?? null) !== null);
+    this.#nameless ||= deltas && (chunk.object ?? '') === '';
+    // Some clients pass over such a chunk.
+    if (this.#nameless && object === 'chat.completion.chunk') throw new FoldError('a chunk does not name its object');
     if (this.#max_choices !== null && Array.isArray(choices) && choices.length > this.#max_choices)
       throw new FoldError('there are more choices than the request asks for');
   }

@@ -3,7 +3,7 @@
 import { duplicateMember } from '../json.ts';
 import { isJsonObject, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from '../kept-numbers.ts';
 import { type Event, type EventKind, type EventRecord, readEvent, textOf } from './events.ts';
-import { FoldError } from './fold.ts';
+import { broken, FoldError } from './fold.ts';
 
 type Json = Record<string, unknown>;
 
@@ -17,6 +17,8 @@ interface Block {
 /** Members of `delta` in a message_delta, and of the event itself, that are set on the message. */
 export const SET_BY_DELTA: readonly string[] = ['stop_reason', 'stop_sequence', 'stop_details', 'container'];
 export const SET_BY_EVENT: readonly string[] = ['context_management'];
+const BLOCK_EVENTS = ['content_block_start', 'content_block_delta', 'content_block_stop'];
+const STOPS = ['stop_reason', 'stop_sequence'];
 /** The types of blocks that a delta may change. Clients pass over a delta in any other, and show its text all the same. */
 const BLOCKS: ReadonlyMap<unknown, RegExp> = new Map([
   ['text_delta', /^text$/],
@@ -42,24 +44,24 @@ export class MessageEvents implements EventRecord {
     const event = readEvent(name, text);
     const { type } = event;
     if (type === 'error') return 'error';
-    if (this.#state === 'stopped') throw new FoldError('an event comes after the final one');
+    if (this.#state === 'stopped') throw broken('an event comes after the final one');
     if (type === 'message_start') this.#begin(event);
-    else if (this.#message === null && type !== 'ping') throw new FoldError('the message has not begun');
-    else if (type.startsWith('content_block_')) this.#takeBlock(event);
+    else if (this.#message === null && type !== 'ping') throw broken('the message has not begun');
+    else if (BLOCK_EVENTS.includes(type)) this.#takeBlock(event);
     else if (type === 'message_delta') return this.#takeDelta(event);
     else if (type === 'message_stop') return this.#stop();
     return this.#state === 'final' ? 'end' : 'delta';
   }
 
   text(): string {
-    if (this.#state !== 'stopped') throw new FoldError('the stream ended before its message was complete');
+    if (this.#state !== 'stopped') throw broken('the stream ended before its message was complete');
     return stringifyKeepingNumbers({ ...this.#message, content: this.#blocks.map(({ value }) => value) });
   }
 
   #begin({ message }: Event): void {
-    if (this.#message !== null) throw new FoldError('a second message begins');
+    if (this.#message !== null) throw broken('a second message begins');
     if (!isJsonObject(message) || !isEmpty(message.content)) throw new FoldError('the message does not begin empty');
-    if (Object.hasOwn(message, 'attestation')) throw new FoldError('the message has an attestation of its own');
+    if (Object.hasOwn(message, 'attestation')) throw broken('the message has an attestation of its own');
     this.#message = copy(message);
     if (isJsonObject(message.usage)) this.#message.usage = copy(message.usage);
   }
@@ -82,7 +84,7 @@ export class MessageEvents implements EventRecord {
     const block = this.#blocks[at ?? -1];
     if (block?.open !== true) throw new FoldError('an event is of no block that is open');
     if (type === 'content_block_stop') close(block);
-    else if (type === 'content_block_delta') {
+    else {
       const { type: kind } = isJsonObject(delta) ? delta : {};
       // llama-server signs its thoughts after the text. All else that is not of the last block is shown in another order.
       if (block !== this.#blocks.at(-1) && kind !== 'signature_delta')
@@ -96,7 +98,8 @@ export class MessageEvents implements EventRecord {
   #takeDelta(event: Event): EventKind {
     const message = this.#message as Json;
     const delta = isJsonObject(event.delta) ? event.delta : {};
-    if (this.#state === 'final' && (setOf(delta, SET_BY_DELTA) || setOf(event, SET_BY_EVENT)))
+    // Anthropic's client takes both members from the last such event.
+    if (this.#state === 'final' && STOPS.some((name) => (delta[name] ?? null) !== (message[name] ?? null)))
       throw new FoldError('a message stops twice');
     put(message, delta, SET_BY_DELTA);
     put(message, event, SET_BY_EVENT);
@@ -111,15 +114,13 @@ export class MessageEvents implements EventRecord {
   }
 
   #stop(): EventKind {
-    if (this.#state !== 'final') throw new FoldError('the message stops without a reason');
+    if (this.#state !== 'final') throw broken('the message stops without a reason');
     this.#state = 'stopped';
     return 'end';
   }
 }
 
 const isEmpty = (list: unknown): boolean => (list ?? null) === null || (Array.isArray(list) && list.length === 0);
-
-const setOf = (from: Json, names: readonly string[]): boolean => names.some((name) => (from[name] ?? null) !== null);
 
 /** Sets these members of `from`. null replaces nothing. */
 function put(into: Json, from: Json, names: readonly string[]): void {

@@ -3,7 +3,7 @@
 import { topLevelMembers } from '../json.ts';
 import { isJsonObject, numberOf, stringifyKeepingNumbers } from '../kept-numbers.ts';
 import { type Event, type EventKind, type EventRecord, isFinalResponse, readEvent, textOf } from './events.ts';
-import { FoldError } from './fold.ts';
+import { broken, FoldError } from './fold.ts';
 
 type Json = Record<string, unknown>;
 
@@ -67,7 +67,7 @@ export class ResponseEvents implements EventRecord {
   #id: string | null = null;
   #model = '';
   #begun = false;
-  #sequence = -1;
+  #sequence = Number.NEGATIVE_INFINITY;
   readonly #parts = new Map<string, Part>();
   readonly #runs: Run[] = [];
   readonly #added: Announced[] = [];
@@ -84,7 +84,7 @@ export class ResponseEvents implements EventRecord {
     const event = readEvent(name, text);
     const { type } = event;
     if (type === 'error') return 'error';
-    if (this.#text !== null) throw new FoldError('an event comes after the final one');
+    if (this.#text !== null) throw broken('an event comes after the final one');
     this.#checkOrder(type, event);
     if (type === 'response.failed') return 'error';
     if (isFinalResponse(type)) {
@@ -98,16 +98,16 @@ export class ResponseEvents implements EventRecord {
   }
 
   text(): string {
-    if (this.#text === null) throw new FoldError('the stream ended before its response was complete');
+    if (this.#text === null) throw broken('the stream ended before its response was complete');
     return this.#text;
   }
 
   #checkOrder(type: string, event: Event): void {
     if ((type === 'response.created') === this.#begun)
-      throw new FoldError(this.#begun ? 'a second response begins' : 'the response has not begun');
+      throw broken(this.#begun ? 'a second response begins' : 'the response has not begun');
     this.#begun = true;
     const sequence = numberOf(event.sequence_number);
-    if (sequence !== null && sequence < this.#sequence) throw new FoldError('the events are out of order');
+    if (sequence !== null && sequence < this.#sequence) throw broken('the events are out of order');
     this.#sequence = sequence ?? this.#sequence;
     if (!isJsonObject(event.response)) return;
     const { id, model } = event.response;
@@ -125,22 +125,24 @@ export class ResponseEvents implements EventRecord {
       if (!isJsonObject(event.item)) throw new FoldError('an event has no item');
       const { item } = event;
       // Messages and reasoning show nothing before their first delta, and vLLM announces some of them under another's id.
-      if (type === 'response.output_item.added' && SHOWN_BY_TEXT.includes(String(item.type))) return checkEmpty(item);
+      if (type === 'response.output_item.added' && SHOWN_BY_TEXT.includes(typeOf(item))) return checkEmpty(item);
       const named = { ...place, item_id: idOf(item.id), item };
       if (type === 'response.output_item.done') {
-        if (!SHOWN_BY_TEXT.includes(String(item.type))) this.#checkBegun(named);
+        if (!SHOWN_BY_TEXT.includes(typeOf(item))) this.#checkBegun(named);
         this.#done.push(named);
       } else {
         this.#calls.add(named.item_id).add(named.output_index);
         this.#added.push(named);
+        // A call may begin with some of its text.
+        for (const [kind, text] of textsOf(item)) if (text !== '') this.#addText(named, kind, event, text);
       }
       return;
     }
-    if (isJsonObject(event.part)) this.#recordPart(place, event, event.part);
+    if (PART_EVENT.test(type) && isJsonObject(event.part)) this.#recordPart(place, event, event.part);
     const kind = KINDS.get(type.slice(0, type.lastIndexOf('.')));
     if (kind === undefined) {
       if (type.endsWith('.delta')) throw new FoldError('a delta is of a type that has no rule');
-    } else if (type.endsWith('.delta')) this.#addText(place, kind, event);
+    } else if (type.endsWith('.delta')) this.#addText(place, kind, event, textOf(event.delta));
     else if (type.endsWith('.done')) this.#endText(place, kind, event, textOf(event[kind.member]));
   }
 
@@ -165,8 +167,7 @@ export class ResponseEvents implements EventRecord {
     if (!isKnown) throw new FoldError('an event comes before the beginning of its call');
   }
 
-  #addText(place: Place, kind: TextKind, event: Event): void {
-    const text = textOf(event.delta);
+  #addText(place: Place, kind: TextKind, event: Event, text: string): void {
     if (kind.parts === undefined) this.#checkBegun(place);
     const part = this.#partOf(place, kind, event);
     if (part.done !== null) throw new FoldError('a delta comes after the end of its text');
@@ -186,10 +187,9 @@ export class ResponseEvents implements EventRecord {
 
   #finish(event: Event, text: string): void {
     const { response } = event;
-    if (!isJsonObject(response) || Object.keys(response).length === 0)
-      throw new FoldError('the final event has no response');
-    if (Object.hasOwn(response, 'attestation')) throw new FoldError('the response has an attestation of its own');
-    if ((response.error ?? null) !== null) throw new FoldError('the final response has an error');
+    if (!isJsonObject(response) || Object.keys(response).length === 0) throw broken('the final event has no response');
+    if (Object.hasOwn(response, 'attestation')) throw broken('the response has an attestation of its own');
+    if ((response.error ?? null) !== null) throw broken('the final response has an error');
     // They are shown from the first event on.
     if ((this.#id !== null && response.id !== this.#id) || (this.#model !== '' && response.model !== this.#model))
       throw differs();
@@ -204,6 +204,8 @@ export class ResponseEvents implements EventRecord {
   }
 }
 
+const PART_EVENT = /^response\.(content|reasoning_summary)_part\.(added|done)$/;
+
 const differs = () => new FoldError('the final response differs from what was streamed');
 
 /** An item of the final response, and what was streamed of it. */
@@ -213,6 +215,8 @@ interface Item {
   readonly streamed: Map<TextKind, string>;
   added: boolean;
   done: boolean;
+  /** The id that the events of a call give it; null: none came. */
+  name: string | null;
 }
 
 /** The output of the final response, beside what was streamed. */
@@ -223,6 +227,8 @@ class Output {
   readonly #shown = new Map<TextKind, string>();
   /** The place of the item that was announced last. */
   #last = -1;
+  /** The calls by the ids that their events give them. Some clients join calls by these. */
+  readonly #calls = new Map<string, Item>();
 
   constructor(output: readonly unknown[]) {
     this.#items = output.map((item, place) => ({
@@ -231,6 +237,7 @@ class Output {
       streamed: new Map(),
       added: false,
       done: false,
+      name: null,
     }));
     for (const item of this.#items) {
       // An id that stands twice names no item.
@@ -245,7 +252,7 @@ class Output {
     this.#shown.set(kind, (this.#shown.get(kind) ?? '') + text);
   }
 
-  /** `response.output_item.added`. A call may come with all its text. */
+  /** `response.output_item.added` of a call. */
   begin(place: Place, item: Json): void {
     const at = this.#itemAt(place);
     if (at.added) throw new FoldError('an item comes twice');
@@ -254,7 +261,6 @@ class Output {
     at.added = true;
     this.#last = at.place;
     if (IDENTITY.some((name) => (item[name] ?? '') !== (at.final[name] ?? ''))) throw differs();
-    for (const [kind, text] of textsOf(item)) if (text !== '') this.add(place, kind, text);
   }
 
   /** Compares a `.done` with its deltas. A call may come in one piece. */
@@ -277,6 +283,8 @@ class Output {
   /** @throws {FoldError} unless the output is what was streamed. */
   compare(): void {
     const all = new Map<TextKind, string>();
+    const calls = this.#items.map(({ final }) => idOf(final.call_id)).filter((id) => id !== null);
+    if (new Set(calls).size < calls.length) throw new FoldError('two calls have the same id');
     for (const { final, streamed, added, done } of this.#items) {
       checkMembers(final);
       const texts = textsOf(final);
@@ -286,7 +294,7 @@ class Output {
       }
       for (const [kind, text] of streamed) if (text !== '' && !texts.has(kind)) throw differs();
       // Some clients take a call from its beginning, others from its end.
-      if (!(added && done) && !SHOWN_BY_TEXT.includes(String(final.type))) throw differs();
+      if (!(added && done) && !SHOWN_BY_TEXT.includes(typeOf(final))) throw differs();
     }
     // Parts and items that were streamed interleaved would be shown in another order.
     for (const [kind, text] of this.#shown)
@@ -295,11 +303,16 @@ class Output {
 
   #itemAt({ item_id, output_index }: Place, kind?: TextKind): Item {
     const item = (item_id === null ? null : this.#byId.get(item_id)) ?? this.#items[output_index ?? 0];
-    if (item === undefined || kind?.of.includes(String(item.final.type)) === false) throw differs();
+    if (item === undefined || kind?.of.includes(typeOf(item.final)) === false) throw differs();
     // Some clients join calls by their place, and pass over a text at the place of a call.
     const atPlace = this.#items[output_index ?? item.place] ?? item;
-    const fits = SHOWN_BY_TEXT.includes(String(item.final.type)) ? atPlace.final.type === item.final.type : false;
+    const fits = SHOWN_BY_TEXT.includes(typeOf(item.final)) ? atPlace.final.type === item.final.type : false;
     if (!fits && output_index !== item.place) throw differs();
+    if (item_id !== null && !SHOWN_BY_TEXT.includes(typeOf(item.final))) {
+      item.name ??= item_id;
+      if (item.name !== item_id || (this.#calls.get(item_id) ?? item) !== item) throw differs();
+      this.#calls.set(item_id, item);
+    }
     return item;
   }
 }
@@ -321,7 +334,7 @@ const PART_KINDS: ReadonlyMap<unknown, TextKind> = new Map([
 function textsOf(item: Json): Map<TextKind, string> {
   const texts = new Map<TextKind, string>();
   const put = (kind: TextKind | undefined, holder: unknown) => {
-    if (kind === undefined || !isJsonObject(holder) || !kind.of.includes(String(item.type))) return;
+    if (kind === undefined || !isJsonObject(holder) || !kind.of.includes(typeOf(item))) return;
     const text = holder[kind.member];
     if (typeof text === 'string') texts.set(kind, (texts.get(kind) ?? '') + text);
   };
@@ -336,12 +349,16 @@ function textsOf(item: Json): Map<TextKind, string> {
 
 /** Refuses an item with a text of another type: some clients take it for this item's. */
 function checkMembers(item: Json): void {
-  const own = [...KINDS.values()].filter(({ of }) => of.includes(String(item.type)));
+  const own = [...KINDS.values()].filter(({ of }) => of.includes(typeOf(item)));
   if (own.length === 0) return;
   const names = own.map(({ member, parts }) => parts?.[0] ?? member);
-  const calls = SHOWN_BY_TEXT.includes(String(item.type)) ? ['name', 'call_id'] : [];
+  const calls = SHOWN_BY_TEXT.includes(typeOf(item)) ? ['name', 'call_id'] : [];
   for (const name of ['content', 'summary', 'arguments', 'input', 'code', ...calls])
     if (!names.includes(name) && !isEmpty(item[name])) throw new FoldError('an item has the text of another type');
+  if (
+    own.some(({ member, parts }) => parts === undefined && !isEmpty(item[member]) && typeof item[member] !== 'string')
+  )
+    throw new FoldError('a text is of another JSON type');
   for (const list of ['content', 'summary'])
     for (const part of listIn(item, list)) {
       const kind = isJsonObject(part) ? PART_KINDS.get(part.type) : undefined;
@@ -378,6 +395,8 @@ function isEmpty(value: unknown): boolean {
     value === undefined || value === null || value === '' || (isJsonObject(value) && Object.keys(value).length === 0)
   );
 }
+
+const typeOf = ({ type }: Json): string => (typeof type === 'string' ? type : '');
 
 const idOf = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 

@@ -144,7 +144,7 @@ const ALONE_EVENTS: readonly Case[] = [
     text: (await eventAlone(kit, responses.stream)).replace('"text":"Hello."', '"text":"Goodbye."'),
     options: EVENT,
   })),
-  fail('form', 'responses-event-with-output', 'not_an_attestation', async (kit) => ({
+  fail('form', 'responses-event-with-output', 'unsigned_member', async (kit) => ({
     description: 'the final event of /v1/responses alone, with an output beside its response that nobody signed',
     text: (await eventAlone(kit, responses.stream)).replace('{', '{"output":[],'),
     options: EVENT,
@@ -160,15 +160,15 @@ const ALONE_EVENTS: readonly Case[] = [
     text: (await eventAlone(kit, messages.stream)).replace('"stop_reason":"tool_use"', '"stop_reason":"end_turn"'),
     options: EVENT,
   })),
-  fail('form', 'responses-event-not-said', 'not_an_attestation', async (kit) => ({
+  fail('form', 'responses-event-not-said', 'event_not_expected', async (kit) => ({
     description: 'the final event of /v1/responses alone, of which the caller does not say that it is an event',
     text: await eventAlone(kit, responses.stream),
   })),
-  fail('expected_exchange', 'messages-event-not-said', 'response_mismatch', async (kit) => ({
+  fail('expected_exchange', 'messages-event-not-said', 'event_not_expected', async (kit) => ({
     description: 'the message_delta that ends a message alone, of which the caller does not say that it is an event',
     text: await eventAlone(kit, messages.stream),
   })),
-  fail('form', 'response-wrapped', 'not_an_attestation', async (kit) => {
+  fail('form', 'response-wrapped', 'event_not_expected', async (kit) => {
     const { attestation } = await signed(kit, responses.whole);
     const answer = withLastMember(responses.whole.response, 'attestation', JSON.stringify(attestation));
     return {
@@ -177,7 +177,7 @@ const ALONE_EVENTS: readonly Case[] = [
       text: `{"type":"response.completed","response":${answer},"output_text":"Goodbye."}`,
     };
   }),
-  fail('form', 'attestation-with-results', 'not_an_attestation', async ({ world }) => ({
+  fail('form', 'attestation-with-results', 'unsigned_member', async ({ world }) => ({
     description: 'an attestation by itself, beside whose members stand results that nobody signed',
     text: JSON.stringify({ ...(await forge(world)), results: [{ flagged: false }] }),
   })),

@@ -1,5 +1,6 @@
 // Cases about what clients show of a stream: what would lose, double, replace or invent some of it does not fold, whatever was signed.
 import type { RawParts } from '../../proto/attestation/raw.ts';
+import type { FailureCode } from '../../verify/index.ts';
 import { digestOf, EXCHANGES, type Sent, savedStream } from './endpoints.ts';
 import { forge } from './forge.ts';
 import { type Case, fail, type Kit, pass, SELF_ASSERTED } from './kit.ts';
@@ -39,6 +40,8 @@ interface Shown {
   readonly events: readonly Sent[];
   /** What is signed beside them; the response of the endpoint's own stream by default. */
   readonly response?: string;
+  /** `stream_not_foldable` by default. */
+  readonly code?: FailureCode;
 }
 
 const MORE = '{"type":"message","id":"msg_2","role":"assistant","content":[{"type":"output_text","text":" Or not."}]}';
@@ -135,6 +138,7 @@ const NO_LOSS: readonly Shown[] = [
     description: 'message_delta sets the model, and it was signed so',
     events: changed('messages', '"type":"message_delta"', put('"stop_reason"', '"model":"other",')),
     response: EXCHANGES.messages.stream.parts.response.replace('"model":"demo"', '"model":"other"'),
+    code: 'stream_mismatch',
   },
 ];
 
@@ -166,7 +170,10 @@ const FOLDS: readonly Shown[] = [
   },
 ];
 
-const made = ({ name, what, description, events, response }: Shown, check: 'pass' | 'fail'): Case => {
+const made = (
+  { name, what, description, events, response, code = 'stream_not_foldable' }: Shown,
+  check: 'pass' | 'fail',
+): Case => {
   const { endpoint, stream } = EXCHANGES[name];
   const make: Case['make'] = async (kit) => ({
     description: `${endpoint}: ${description}`,
@@ -174,9 +181,7 @@ const made = ({ name, what, description, events, response }: Shown, check: 'pass
     ...(check === 'pass' ? { skipped: SELF_ASSERTED } : {}),
   });
   const file = `${name}-stream-${what}`;
-  return check === 'pass'
-    ? pass('expected_exchange', file, make)
-    : fail('expected_exchange', file, 'stream_mismatch', make);
+  return check === 'pass' ? pass('expected_exchange', file, make) : fail('expected_exchange', file, code, make);
 };
 
 export const STREAM_CASES: readonly Case[] = [

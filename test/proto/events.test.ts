@@ -310,7 +310,7 @@ describe('the events of a message', () => {
         model: 'x',
         context: 'x',
       },
-      { type: 'message_delta', delta: {}, usage: { output_tokens: 3 } },
+      { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 3 } },
       { type: 'message_stop' },
     ];
     expect(textOf('message', events)).toBe(

@@ -464,11 +464,12 @@ const called = (id: string, more: Json = {}): Json => ({
   name: 'get_weather',
   ...more,
 });
-const calling = (id: string, index: number): Json[] =>
-  item(called(id), index, { arguments: '' }, [
+const calling = (id: string, index: number, more: Json = {}): Json[] =>
+  item(called(id, more), index, { arguments: '' }, [
     ...['{"city"', ':"Paris"}'].map((delta) => at('function_call_arguments.delta', id, index, { delta })),
     at('function_call_arguments.done', id, index, { arguments: '{"city":"Paris"}' }),
   ]);
+const SECOND = { call_id: 'call_2' };
 const hosted = (type: string, id: string, index: number, states: readonly string[]): Json[] =>
   states.map((state) => at(`${type}.${state}`, id, index, {}));
 
@@ -575,8 +576,8 @@ const response: readonly Genuine[] = [
   ),
   responses(
     'OpenAI with function calls',
-    [...calling('fc_1', 0), ...calling('fc_2', 1)],
-    [called('fc_1'), called('fc_2')],
+    [...calling('fc_1', 0), ...calling('fc_2', 1, SECOND)],
+    [called('fc_1'), called('fc_2', SECOND)],
   ),
   responses(
     'OpenAI with a web search',

@@ -15,7 +15,7 @@ import { isPartOf, sameTokens, sameValue } from './json-equality.ts';
 
 /**
  * @param raw the parts of the attestation's raw.
- * @throws {CheckFailure} endpoint_mismatch, request_mismatch, response_mismatch, stream_mismatch
+ * @throws {CheckFailure} endpoint_mismatch, request_mismatch, response_mismatch, event_not_expected, stream_mismatch, stream_not_foldable
  */
 export async function compareExchange(
   attestation: Attestation,
@@ -50,11 +50,12 @@ export async function compareExchange(
     if (carrier.text !== null && duplicateMember(carrier.text) !== null)
       throw new CheckFailure('response_mismatch', 'the response that carries the attestation names a member twice');
     if (!isResponse(raw, carrier))
-      throw new CheckFailure(
-        'response_mismatch',
-        'the response that carries the attestation is not the one in raw' +
-          (raw.stream === undefined ? '' : '; an event of a stream by itself counts only where the caller says so'),
-      );
+      throw expected.event !== true && isChunkOf(raw, carrier)
+        ? new CheckFailure(
+            'event_not_expected',
+            'it is an event of a stream by itself: it counts only where the caller says so',
+          )
+        : new CheckFailure('response_mismatch', 'the response that carries the attestation is not the one in raw');
     compared.push('the response that carries the attestation');
   }
   if (compared.length === 0)
@@ -180,7 +181,8 @@ const MAX_EVENT_BYTES = 256 * 1024 * 1024;
 
 /**
  * @param attestation the only one that an event may carry.
- * @throws {CheckFailure} stream_malformed: the transcript is not of the form in proto/stream/sse.ts; stream_mismatch
+ * @throws {CheckFailure} stream_malformed: the transcript is not of the form in proto/stream/sse.ts; stream_mismatch,
+ * stream_not_foldable
  */
 export async function compareTranscript(
   attestation: Attestation,
@@ -222,8 +224,9 @@ function folded(form: StreamForm, events: readonly TextEvent[], max_choices: num
     return record.text();
   } catch (cause) {
     if (cause instanceof CheckFailure) throw cause;
-    const reason = cause instanceof FoldError ? `: ${cause.message}` : '';
-    throw new CheckFailure('stream_mismatch', `the events do not fold${reason}`, { cause });
+    if (!(cause instanceof FoldError)) throw new CheckFailure('stream_mismatch', 'the events do not fold', { cause });
+    const code = cause.reason === 'rule' ? 'stream_not_foldable' : 'stream_mismatch';
+    throw new CheckFailure(code, `the events do not fold: ${cause.message}`, { cause });
   }
 }
 

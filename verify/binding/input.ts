@@ -36,11 +36,12 @@ const MEMBERS = ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu'] as const;
 const EVENT_MEMBERS: readonly string[] = ['type', 'sequence_number', 'response'];
 
 const invalid = (message: string) => new CheckFailure('not_an_attestation', message);
+const unsigned = (message: string) => new CheckFailure('unsigned_member', message);
 
 /**
  * @param input an attestation, or a response that carries one: an object, its JSON text, or that text as a JSON string.
  * @param event the caller says that the input is an event of a stream. Nothing else is unwrapped.
- * @throws {CheckFailure} not_json, not_an_attestation, too_large
+ * @throws {CheckFailure} not_json, not_an_attestation, unsigned_member, event_not_expected, too_large
  */
 export function readInput(input: unknown, limits: Limits = {}, event = false): Input {
   if (typeof input !== 'string') return fromObject(input, limits, event);
@@ -80,20 +81,20 @@ function fromObject(input: unknown, limits: Limits, event: boolean): Input {
 /** The response in a final event. Only the stream's hash covers the event's other members. */
 function responseOf(event: Record<string, unknown>): Record<string, unknown> {
   const beside = Object.keys(event).find((name) => !EVENT_MEMBERS.includes(name));
-  if (beside !== undefined) throw invalid(`an event has the member ${quoted(beside)}, which nobody signed`);
+  if (beside !== undefined) throw unsigned(`an event has the member ${quoted(beside)}, which nobody signed`);
   return event.response as Record<string, unknown>;
 }
 
 /** An attestation that no response carries. */
 function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
   if (isFinalResponse(value.type) && isObject(value.response))
-    throw invalid('it is an event of a stream: it counts only where the caller says so');
+    throw new CheckFailure('event_not_expected', 'it is an event of a stream: it counts only where the caller says so');
   const names: readonly string[] = MEMBERS;
   const beside = Object.keys(value).find((name) => !names.includes(name));
   if (beside !== undefined && MEMBERS.every((name) => !Object.hasOwn(value, name)))
     throw invalid('it carries no attestation');
   if (beside !== undefined)
-    throw invalid(`an attestation by itself has the member ${quoted(beside)}, which nobody signed`);
+    throw unsigned(`an attestation by itself has the member ${quoted(beside)}, which nobody signed`);
   return readAttestation(value, limits);
 }
 

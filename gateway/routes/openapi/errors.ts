@@ -36,6 +36,8 @@ export const CODES = {
     ...WITH_BODY,
     ...OF_MODELS,
     ...FROM_BACKEND,
+    'stream_not_foldable',
+    'answer_too_large',
     'insufficient_quota',
     'attestation_unavailable',
     'sealed_required',
@@ -132,6 +134,14 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
   backend_bad_response: {
     summary: 'The backend answered with something that cannot be handed on',
     message: 'The backend answered with neither JSON nor an event stream.',
+  },
+  stream_not_foldable: {
+    summary: 'With tee: clients would show something else of the stream than can be signed',
+    message: 'The stream of the backend cannot be signed as clients show it: a member changes that is set once.',
+  },
+  answer_too_large: {
+    summary: 'With tee: the answer is larger than what is attested',
+    message: 'The answer is larger than 16777216 bytes, the most that is attested (MAX_ANSWER_BYTES).',
   },
   backend_timeout: {
     summary: 'The backend was silent for too long',

@@ -13,7 +13,7 @@ const image = (bytes: number) =>
     id: 'chatcmpl-1',
     object: 'chat.completion.chunk',
     created: 1,
-    model: 'm',
+    model: 'scripted',
     choices: [{ index: 0, delta: { images: [{ index: 0, image_url: { url: 'A'.repeat(bytes) } }] } }],
   });
 
@@ -58,7 +58,7 @@ it('a whole answer over the limit is an error that names the setting, and the ne
   service.backend.script = answer(JSON.stringify({ text: 'A'.repeat(16 * MIB) }));
   const body = JSON.stringify({ input: 'a', tee: true });
   const { error } = (await ask(`${service.url}/v1/embeddings`, { body })).json();
-  expect([error.code, error.message]).toEqual(['backend_bad_response', expect.stringContaining('MAX_ANSWER_BYTES')]);
+  expect([error.code, error.message]).toEqual(['answer_too_large', expect.stringContaining('MAX_ANSWER_BYTES')]);
   service.backend.script = answer(JSON.stringify({ text: 'A'.repeat(9 * MIB) }));
   expect((await ask(`${service.url}/v1/embeddings`, { body })).json().attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
 });

@@ -231,7 +231,7 @@ describe('a stream with tee', () => {
     service.backend.script = stream([role(), finish(), delta('late', 1), null]);
     const got = await chat(service.url, TEE);
     expect(got.text).not.toContain('"stop"');
-    expect(JSON.parse(got.payloads().at(-1) as string).error.code).toBe('backend_bad_response');
+    expect(JSON.parse(got.payloads().at(-1) as string).error.code).toBe('stream_not_foldable');
   });
 
   it('is not fooled by a byte order mark before a finish chunk', async () => {

@@ -38,8 +38,8 @@ describe('names that every object has', () => {
   test('are members like any other: an attestation by itself has none, and one in a response may', async () => {
     for (const name of NAMES) {
       const more = text.replace('{', `{"${name}":{"raw":"x","valid":true,"simulated":false},`);
-      expect(await codeOf(more)).toBe('not_an_attestation');
-      expect(await codeOf(JSON.parse(more))).toBe('not_an_attestation');
+      expect(await codeOf(more)).toBe('unsigned_member');
+      expect(await codeOf(JSON.parse(more))).toBe('unsigned_member');
       const answer = withLastMember(splitRaw(good.raw).response, 'attestation', more);
       expect(await codeOf(answer)).toBe('valid');
       expect(await codeOf(JSON.parse(answer))).toBe('valid');
@@ -52,7 +52,7 @@ describe('names that every object has', () => {
       const { [name]: value, ...rest } = good;
       await refused('not_an_attestation', Object.setPrototypeOf({ ...rest }, { [name]: value }));
       await refused(
-        'not_an_attestation',
+        'unsigned_member',
         JSON.parse(`{"__proto__":{"${name}":${JSON.stringify(value)}},${JSON.stringify(rest).slice(1)}`),
       );
     }
@@ -118,7 +118,7 @@ describe('great depth and great number', () => {
       );
     }
     const member = `{"x":${'['.repeat(200_000)}${']'.repeat(200_000)},${text.slice(1)}`;
-    await within(2000, 800, async () => expect(await codeOf(member)).toBe('not_an_attestation'));
+    await within(2000, 800, async () => expect(await codeOf(member)).toBe('unsigned_member'));
   });
   test('of devices is refused', async () => {
     await refused('not_an_attestation', { ...good, evidence: Array.from({ length: 65 }, () => good.evidence[0]) });

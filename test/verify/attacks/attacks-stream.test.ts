@@ -17,7 +17,7 @@ describe('a finish chunk that carries the attestation of its stream', async () =
 
   test('passes as it was sent, where the caller says that it is an event', async () => {
     expect(await codeOf(of({ delta: {} }))).toBe('valid');
-    expect(await codeOfAnswer(of({ delta: {} }))).toBe('response_mismatch');
+    expect(await codeOfAnswer(of({ delta: {} }))).toBe('event_not_expected');
   });
   // A client reads more of a chunk than one text.
   test('that says otherwise, wherever a client may read it, is refused', async () => {
@@ -276,7 +276,7 @@ describe('a stream', async () => {
         .update(payloads.map((payload) => `${payload}\n`).join(''))
         .digest('hex');
       const other = await forge(world, { parts: { ...STREAMED, stream: { events: 4, sha256 } } });
-      expect(await code(of(payloads, other), other)).toBe('stream_mismatch');
+      expect(await code(of(payloads, other), other)).toBe('stream_not_foldable');
     }
   });
   test('in which one of many items grows is folded in time', async () => {
