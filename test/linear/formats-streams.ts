@@ -71,6 +71,7 @@ const chunk = (choices: string, more = '') =>
 const delta = (members: string, index: number | string = 0, finish = 'null') =>
   chunk(`{"index":${index},"delta":{${members}},"finish_reason":${finish}}`);
 const event = (payload: string) => `data: ${payload}\n\n`;
+const MANY_CHOICES = 10_000;
 const FIRST = delta('"role":"assistant","content":""');
 const LAST = delta('', 0, '"stop"');
 
@@ -81,6 +82,15 @@ const stream = (payload: (i: number) => string, last = LAST): Production =>
     each((i) => event(payload(i))),
     event(last) + event('[DONE]'),
   );
+/** What the payloads fold into; `other` where they do not: a transcript that is refused is read, too. */
+function foldedOr(other: string, payloads: readonly string[]): string {
+  try {
+    return foldPayloads(payloads, MANY_CHOICES);
+  } catch {
+    return other;
+  }
+}
+
 /** One chunk that is large. */
 const single =
   (inner: Production, put: (text: string) => string): Production =>
@@ -296,8 +306,8 @@ function transcripts(world: World): Format {
       payloads.push(LAST);
       const parts = {
         ...WHOLE,
-        request: '{"messages":[{"role":"user"}],"stream":true,"tee":true}',
-        response: foldPayloads(payloads),
+        request: `{"messages":[{"role":"user"}],"stream":true,"n":${MANY_CHOICES},"tee":true}`,
+        response: foldedOr(WHOLE.response, payloads),
         stream: { events: payloads.length, sha256: nonceHex(payloads.map((one) => `${one}\n`).join('')) },
       };
       return transcript(payloads, await forge(world, { parts }));

@@ -162,17 +162,16 @@ const ofProto: readonly Reader[] = [
     ['chunks'],
     ({ text }) => payloadsIn(text),
     (payloads) => {
-      const fold = new Fold();
+      const fold = new Fold(null);
       for (const payload of payloads) if (payload.startsWith('{')) fold.add(parseChunk(payload));
       return fold.text() === joined([...fold.parts()]);
     },
   ),
   reader('proto/stream/fold: a chunk of one kind', ['JSON'], ({ text }) =>
-    foldPayloads([
-      text,
-      `{"choices":[{"index":0,"delta":{"a":${text}}}]}`,
-      `{"choices":[{"index":0,"delta":{"a":${text}}}]}`,
-    ]),
+    foldPayloads(
+      [text, `{"choices":[{"index":0,"delta":{"a":${text}}}]}`, `{"choices":[{"index":0,"delta":{"a":${text}}}]}`],
+      null,
+    ),
   ),
   reader('proto/frames: of a sidecar', ['frames', 'attestations'], ({ text, bytes }) => {
     if (bytes.includes('\n')) splitBinaryFrame(bytes);

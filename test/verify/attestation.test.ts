@@ -317,10 +317,13 @@ describe('what the caller holds', () => {
     expect(await code(lying, { expected: { transcript: transcript(lying) } })).toBe('stream_mismatch');
   });
 
-  test('the finish chunk carries it too; another whole answer around it does not', async () => {
+  test('the finish chunk carries it too, where the caller says so; another whole answer around it does not', async () => {
     const stream = await attest(await streamed());
     const finish = PAYLOADS.at(-1) ?? '';
-    expect(await code(withLastMember(finish, 'attestation', JSON.stringify(stream)))).toBe('valid');
+    const event = { expected: { event: true } };
+    const alone = withLastMember(finish, 'attestation', JSON.stringify(stream));
+    expect(await code(alone, event)).toBe('valid');
+    expect(await code(alone)).toBe('event_not_expected');
     expect(await code(withLastMember(RESPONSE, 'attestation', JSON.stringify(stream)))).toBe('response_mismatch');
     const talking = finish.replace('"delta":{}', '"delta":{"content":"Nonsense"}');
     expect(await code(withLastMember(talking, 'attestation', JSON.stringify(stream)))).toBe('response_mismatch');

@@ -110,13 +110,13 @@ describe('members named like those of every object', () => {
     clean();
   });
 
+  const NAMED = '"id":"c","object":"chat.completion.chunk"';
+
   it('in a stream are folded as members', async () => {
     service.backend.script = stream([
       role(),
-      event(`{"id":"c","__proto__":{"polluted":1},"choices":[{"index":0,"delta":${EVIL}}]}`),
-      event(
-        '{"id":"c","choices":[{"index":"__proto__","delta":{"content":"x"}},{"index":0,"delta":{"__proto__":{"polluted":2}}}]}',
-      ),
+      event(`{${NAMED},"__proto__":{"polluted":1},"choices":[{"index":0,"delta":${EVIL}}]}`),
+      event(`{${NAMED},"choices":[{"index":0,"delta":{"__proto__":{"polluted":2}}}]}`),
       finish(),
       DONE,
     ]);
@@ -124,8 +124,7 @@ describe('members named like those of every object', () => {
     expect(got.status).toBe(200);
     clean();
     const proof = got.payloads().find((payload) => payload.includes('"attestation"'));
-    if (proof === undefined) expect(got.text).toContain('"code":"backend_bad_response"');
-    else expect(JSON.parse(proof).attestation.raw).toContain('"__proto__"');
+    expect(JSON.parse(proof ?? '').attestation.raw).toContain('"__proto__"');
   });
 
   it('in an attestation are refused or passed over', async () => {

@@ -68,7 +68,8 @@ describe('one trial attestation', () => {
     const ours = async (raw: string, keys: { readonly keys: readonly object[] }): Promise<Trial> => {
       const { hello, result } = await attested(raw);
       if ('failure' in result || hello.simulated === null) throw new Error(raw);
-      const { claims } = await appraiseAttestation(JSON.stringify({ raw, ...result }), {
+      const { nonce, token: local, evidence } = result;
+      const { claims } = await appraiseAttestation(JSON.stringify({ raw, nonce, token: local, evidence }), {
         simulatedRoot: hello.simulated.root,
       });
       const end = { device: NOW, driver: NOW, vbios: NOW };

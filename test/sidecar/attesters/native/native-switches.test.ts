@@ -20,7 +20,8 @@ async function appraised(bench: Bench, attester: NativeAttester) {
   const collected = await attester.attest(nonce, never);
   const { roots, rim_url, ocsp_url, fetch } = bench.options;
   await checkCollected(collected, nonce, { ...attester, simulated: { root: roots.device } });
-  return appraiseAttestation(JSON.stringify({ raw, nonce, ...collected }), {
+  const { token, evidence } = collected;
+  return appraiseAttestation(JSON.stringify({ raw, nonce, token, evidence }), {
     simulatedRoot: roots.device,
     roots: { rim: roots.rim },
     collateral: createCollateral({ fetch, rim_url, ocsp_url }),
