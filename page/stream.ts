@@ -109,6 +109,7 @@ function tell(listener: Listener, said: Said | undefined): void {
   const { reasoning_content, reasoning = reasoning_content, content, refusal, tool_calls } = said;
   if (isText(reasoning)) listener.reasoning(reasoning);
   if (isText(content)) listener.content(content);
+  if (Array.isArray(content)) for (const part of content) tellPart(listener, part);
   if (isText(refusal)) listener.refusal(refusal);
   if (!Array.isArray(tool_calls)) return;
   for (const [i, call] of tool_calls.entries()) {
@@ -119,6 +120,16 @@ function tell(listener: Listener, said: Said | undefined): void {
     const text = [called.name, called.arguments].filter(isText).join(' ');
     if (text !== '') listener.toolCall(Number(index), text);
   }
+}
+
+/** A part of a content that is a list: text, or reasoning whose texts are in a list of their own (Magistral, Databricks). */
+function tellPart(listener: Listener, part: unknown): void {
+  const { type, text, thinking, summary } = (part ?? {}) as Readonly<Record<string, unknown>>;
+  if (type === 'text' && isText(text)) listener.content(text);
+  if (isText(thinking)) listener.reasoning(thinking);
+  for (const list of [thinking, summary])
+    for (const inner of Array.isArray(list) ? list : [])
+      if (isText((inner as { text?: unknown } | null)?.text)) listener.reasoning((inner as { text: string }).text);
 }
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
