@@ -2,7 +2,8 @@
 // reason.
 import { isUtf8 } from 'node:buffer';
 import { setImmediate } from 'node:timers/promises';
-import { type Chunk, Fold, FoldError, isError, type JsonPart, parseChunk } from '../../proto/stream/fold.ts';
+import { type Chunk, Fold, FoldError, isError, parseChunk } from '../../proto/stream/fold.ts';
+import type { JsonPart } from '../../proto/stream/json-parts.ts';
 import {
   EVENT_END,
   EVENT_START,

@@ -13,8 +13,8 @@ import {
   MAX_MESSAGES,
   teeSchema,
 } from '../../proto/openai.ts';
-import { type JsonPart, joined } from '../../proto/stream/fold.ts';
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
+import { type JsonPart, joined } from '../../proto/stream/json-parts.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';

@@ -12,12 +12,8 @@ import {
   parseKeepingNumbers,
   stringifyKeepingNumbers,
 } from '../kept-numbers.ts';
-
-/** A longer string is serialized by the caller, a longer array in batches. */
-const LONG_LENGTH = 64 * 1024;
-const BATCH_ITEMS = 128;
-/** An item of a carried list with a larger index counts as one without an index. */
-export const MAX_INDEX = 10_000;
+import { byIndex, indexOf, isIndex, type Join, order, put, type Unordered } from './indexed-list.ts';
+import { type JsonPart, partsOf } from './json-parts.ts';
 
 /** The payloads of a stream do not fold. The message never quotes them. */
 export class FoldError extends Error {
@@ -35,9 +31,6 @@ export const broken = (message: string, cause?: unknown): FoldError => new FoldE
 
 /** A parsed chunk, for the fold and for code that inspects chunks. */
 export type Chunk = Readonly<Record<string, unknown>>;
-
-/** A part of a JSON text, or a string that the part contains quoted. */
-export type JsonPart = string | { readonly quote: string };
 
 /** Parses one `data:` payload for folding. @throws {FoldError} */
 export function parseChunk(payload: string): Chunk {
@@ -61,10 +54,6 @@ export const isError = ({ error, object }: Readonly<Record<string, unknown>>): b
 
 // How the values of a member are joined.
 
-/** Lists whose items arrived out of the order of their indices. They are sorted at the end. */
-type Unordered = Set<Json[]>;
-/** Joins a value, which is never null, to the value before it. @throws {FoldError} */
-type Join = (before: Json | undefined, value: Json, unordered: Unordered) => Json;
 type Members = Readonly<Record<string, Join>>;
 
 const wrong = (message: string): never => {
@@ -336,11 +325,6 @@ export class Fold {
   }
 }
 
-/** Joins the parts to a JSON text. */
-export function joined(parts: readonly JsonPart[]): string {
-  return parts.map((part) => (typeof part === 'string' ? part : JSON.stringify(part.quote))).join('');
-}
-
 /**
  * Folds a whole transcript: all `data:` payloads in order, without `[DONE]`.
  * @param max_choices number of choices that the request asks for; null: the payloads are a part of a stream. @throws {FoldError}
@@ -350,57 +334,6 @@ export function foldPayloads(payloads: Iterable<string>, max_choices: number | n
   for (const payload of payloads) fold.add(parseChunk(payload));
   return fold.text();
 }
-
-// Lists whose items have indices.
-
-/** Joins an item to the one with its index, or adds it. */
-function put(list: Json[], index: number, item: Json, join: Join, unordered: Unordered): void {
-  // Nearly always the last item grows, or a new one begins after it.
-  const last = list.at(-1);
-  const lastIndex = last === undefined ? -1 : (indexOf(last) ?? MAX_INDEX + 1);
-  const comesLast = lastIndex < index && !unordered.has(list);
-  const found = lastIndex === index ? last : comesLast ? undefined : byIndex(list).get(index);
-  const into = join(found, item, unordered);
-  if (into === found) return;
-  if (!comesLast) unordered.add(list);
-  list.push(into);
-  indexed.get(list)?.set(index, into);
-}
-
-/** Sorts items by their indices. An item without an index stays after the items that came before it. */
-function order(items: Json[]): void {
-  let highest = -1;
-  const ranked = items.map((item) => {
-    const index = indexOf(item);
-    highest = Math.max(highest, index ?? -1);
-    return { item, rank: index ?? highest };
-  });
-  ranked.sort((a, b) => a.rank - b.rank);
-  for (const [i, { item }] of ranked.entries()) items[i] = item;
-}
-
-/** The items of a list by index, built when an item other than the last grows. It avoids a search of a long list for each chunk. */
-const indexed = new WeakMap<Json[], Map<number, Json>>();
-
-function byIndex(items: Json[]): Map<number, Json> {
-  const cached = indexed.get(items);
-  if (cached !== undefined) return cached;
-  const found = new Map<number, Json>();
-  for (const item of items) {
-    const index = indexOf(item);
-    if (index !== null) found.set(index, item);
-  }
-  indexed.set(items, found);
-  return found;
-}
-
-function indexOf(item: Json | undefined): number | null {
-  if (item === undefined || !isJsonObject(item)) return null;
-  const index = numberOf(item.index);
-  return index !== null && isIndex(index) ? index : null;
-}
-
-const isIndex = (index: number): boolean => Number.isInteger(index) && index >= 0 && index <= MAX_INDEX;
 
 // The end: deltas become messages.
 
@@ -461,36 +394,6 @@ function checkArguments({ arguments: text }: JsonObject): void {
     throw cause;
   }
   if (skipSpace(text, end) < text.length) throw new FoldError('arguments go on after their end');
-}
-
-function* partsOf(value: Json): Generator<JsonPart> {
-  if (typeof value === 'string' && value.length > LONG_LENGTH) yield { quote: value };
-  else if (Array.isArray(value)) yield* arrayParts(value);
-  else if (isJsonObject(value)) {
-    let before = '{';
-    for (const key of Object.keys(value)) {
-      yield `${before}${JSON.stringify(key)}:`;
-      yield* partsOf(value[key] as Json);
-      before = ',';
-    }
-    yield before === '{' ? '{}' : '}';
-  } else yield stringifyKeepingNumbers(value);
-}
-
-function* arrayParts(items: readonly Json[]): Generator<JsonPart> {
-  yield '[';
-  if (items.length > BATCH_ITEMS) {
-    for (let at = 0; at < items.length; at += BATCH_ITEMS) {
-      const batch = stringifyKeepingNumbers(items.slice(at, at + BATCH_ITEMS)).slice(1, -1);
-      yield at === 0 ? batch : `,${batch}`;
-    }
-  } else {
-    for (const [i, item] of items.entries()) {
-      if (i > 0) yield ',';
-      yield* partsOf(item);
-    }
-  }
-  yield ']';
 }
 
 /** Without a prototype, a member named `__proto__` is an ordinary member. */

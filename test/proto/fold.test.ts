@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Fold, FoldError, foldPayloads, joined, parseChunk } from '../../proto/stream/fold.ts';
+import { Fold, FoldError, foldPayloads, parseChunk } from '../../proto/stream/fold.ts';
+import { joined } from '../../proto/stream/json-parts.ts';
 
 const base = { id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm' };
 const chunk = (choice: object, more: object = {}) =>
