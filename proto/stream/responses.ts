@@ -40,6 +40,10 @@ export class ResponseEvents implements EventRecord {
   readonly #runs: Run[] = [];
   readonly #added: Announced[] = [];
   readonly #done: Announced[] = [];
+  /** Messages and reasoning that have begun. */
+  readonly #texts = new Set<string>();
+  /** The part of each kind that came last. */
+  readonly #lastParts = new Map<TextKind, Part>();
   /** The ids and places of calls that have begun. */
   readonly #calls = new Set<string | number | null>();
   #text: string | null = null;
@@ -93,7 +97,12 @@ export class ResponseEvents implements EventRecord {
       if (!isJsonObject(event.item)) throw new FoldError('an event has no item');
       const { item } = event;
       // Messages and reasoning show nothing before their first delta, and vLLM announces some of them under another's id.
-      if (type === 'response.output_item.added' && SHOWN_BY_TEXT.includes(typeOf(item))) return checkEmpty(item);
+      if (type === 'response.output_item.added' && SHOWN_BY_TEXT.includes(typeOf(item))) {
+        const name = JSON.stringify([item.type, item.id, place.output_index]);
+        if (this.#texts.has(name)) throw new FoldError('an item comes twice');
+        this.#texts.add(name);
+        return checkEmpty(item);
+      }
       const named = { ...place, item_id: idOf(item.id), item };
       if (type === 'response.output_item.done') {
         if (!SHOWN_BY_TEXT.includes(typeOf(item))) this.#checkBegun(named);
@@ -139,6 +148,10 @@ export class ResponseEvents implements EventRecord {
     if (kind.parts === undefined) this.#checkBegun(place);
     const part = this.#partOf(place, kind, event);
     if (part.done !== null) throw new FoldError('a delta comes after the end of its text');
+    // Some clients join the deltas of a part, wherever they come.
+    if (kind.parts !== undefined && part.deltas !== null && this.#lastParts.get(kind) !== part)
+      throw new FoldError('a text goes on behind another');
+    this.#lastParts.set(kind, part);
     part.deltas = (part.deltas ?? '') + text;
     const last = this.#runs.at(-1);
     if (last?.part === part) last.text += text;
@@ -146,7 +159,7 @@ export class ResponseEvents implements EventRecord {
   }
 
   #partOf(place: Place, kind: TextKind, event: Event): Part {
-    const index = kind.parts === undefined ? 0 : (numberOf(event[kind.parts[1]]) ?? 0);
+    const index = kind.parts === undefined ? null : numberOf(event[kind.parts[1]]);
     const key = JSON.stringify([kind.name, place.item_id, place.output_index, index]);
     const part = this.#parts.get(key) ?? { ...place, kind, deltas: null, done: null };
     this.#parts.set(key, part);
