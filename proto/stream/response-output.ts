@@ -198,15 +198,18 @@ function checkMembers(item: Json): void {
   const calls = SHOWN_BY_TEXT.includes(typeOf(item)) ? ['name', 'call_id'] : [];
   for (const name of ['content', 'summary', 'arguments', 'input', 'code', ...calls])
     if (!names.includes(name) && !isEmpty(item[name])) throw new FoldError('an item has the text of another type');
-  if (
-    own.some(({ member, parts }) => parts === undefined && !isEmpty(item[member]) && typeof item[member] !== 'string')
-  )
-    throw new FoldError('a text is of another JSON type');
+  for (const { member, parts } of own) if (parts === undefined) checkText(item[member]);
   for (const list of ['content', 'summary'])
     for (const part of listIn(item, list)) {
       const kind = isJsonObject(part) ? PART_KINDS.get(part.type) : undefined;
-      if (kind !== undefined && !own.includes(kind)) throw new FoldError('an item has a part of another type');
+      if (kind === undefined) continue;
+      if (!own.includes(kind)) throw new FoldError('an item has a part of another type');
+      checkText((part as Json)[kind.member]);
     }
+}
+
+function checkText(value: unknown): void {
+  if (typeof value !== 'string' && !isEmpty(value)) throw new FoldError('a text is of another JSON type');
 }
 
 /** Text at the start of an item or a part would be shown by some clients and not by others. */
