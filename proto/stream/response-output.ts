@@ -209,7 +209,7 @@ function checkMembers(item: Json): void {
 }
 
 function checkText(value: unknown): void {
-  if (typeof value !== 'string' && !isEmpty(value)) throw new FoldError('a text is of another JSON type');
+  if (typeof (value ?? '') !== 'string') throw new FoldError('a text is of another JSON type');
 }
 
 /** Text at the start of an item or a part would be shown by some clients and not by others. */
