@@ -34,7 +34,7 @@ _MADE: Final = datetime(2026, 11, 23, tzinfo=timezone.utc)
 
 Kind = Literal["attestation", "evidence", "cpu", "session"]
 
-_OF_EXCHANGE = ("request", "response", "endpoint")
+_OF_EXCHANGE = ("request", "response", "endpoint", "event")
 _NOT_FOR: Final[dict[Kind, tuple[str, tuple[str, ...]]]] = {
     "attestation": ("an attestation", ("report_data",)),
     "evidence": (
@@ -77,7 +77,7 @@ def _run(argv: Sequence[str]) -> int:
     kind = kind_of(text)
     what, refused = _NOT_FOR[kind]
     for name in refused:
-        if getattr(args, name, None) not in (None, []):
+        if getattr(args, name, None) not in (None, [], False):
             raise UsageError(f"--{name.replace('_', '-')} has no use for {what}")
     if args.command == "collateral":
         return _collateral(args, kind, text, data)
@@ -131,6 +131,7 @@ def _appraise(args: argparse.Namespace, kind: Kind, text: str, data: bytes, coll
         request=None if args.request is None else read_text(args.request),
         response=None if args.response is None else read_text(args.response),
         endpoint=args.endpoint,
+        event=args.event,
         challenge=args.challenge,
     )
     return appraise_attestation(data if is_transcript(text) else text, **options)

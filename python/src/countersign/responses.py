@@ -1,0 +1,382 @@
+"""
+The rules of docs/attestation.md §3.2: the last event of a stream of /v1/responses holds the whole response. What clients
+showed before, texts and calls, must be what it holds, and it may hold no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .fold import Chunk, FoldError
+from .forms import EventKind, is_empty, is_final_response, parse_event, text_in
+from .json_text import paired, top_level_members
+from .strict_json import KeptNumber, number_of, same_scalar, stringify
+
+Json = Any
+
+
+class _Row(NamedTuple):
+    """A text that is streamed, and where the final response has it."""
+
+    name: str
+    member: str
+    """Of a `.done` event that has the whole text, and of the item (or its part) in the final response."""
+    counted: str | None = None
+    """
+    The event's member that counts the parts of an item, whose texts clients show delta by delta; None where the item
+    itself has the text.
+    """
+
+
+_OUTPUT = _Row("output text", "text", "content_index")
+_REFUSAL = _Row("refusal", "refusal", "content_index")
+_REASONING = _Row("reasoning", "text", "content_index")
+_SUMMARY = _Row("summary", "text", "summary_index")
+_ARGUMENTS, _INPUT, _CODE = (_Row(name, name) for name in ("arguments", "input", "code"))
+_ROWS: Mapping[str, _Row] = {
+    "response.output_text": _OUTPUT,
+    "response.refusal": _REFUSAL,
+    "response.reasoning_text": _REASONING,
+    "response.reasoning_summary_text": _SUMMARY,
+    "response.function_call_arguments": _ARGUMENTS,
+    "response.mcp_call_arguments": _ARGUMENTS,
+    "response.custom_tool_call_input": _INPUT,
+    "response.code_interpreter_call_code": _CODE,
+}
+"""By the event's type without `.delta` or `.done`."""
+_REASONING_TYPES = ("reasoning", "reasoning_text")
+_IDENTITY = ("type", "role", "name", "call_id")
+"""Members of an item by which clients tell it, from its first event on."""
+_SHOWN_BY_TEXT = ("message", "reasoning")
+"""Items that are nothing but their texts. All others must be announced."""
+_UNSHOWN = frozenset({"id", "status", "logprobs"})
+"""Members that engines write anew for the final response, and that are neither texts nor calls."""
+
+
+class _Place(NamedTuple):
+    """The item that an event names."""
+
+    item_id: str | None
+    output_index: float
+
+
+class _Part(NamedTuple):
+    """One part of an item as its events name it. The indices may differ from those in the final response."""
+
+    row: _Row
+    place: _Place
+    number: float
+
+
+class ResponseEvents:
+    """Reads the events of a stream of /v1/responses in order."""
+
+    def __init__(self) -> None:
+        self._id: str | None = None
+        self._model = ""
+        self._begun = False
+        self._sequence = -1.0
+        self._streamed = _Streamed()
+        self._text: str | None = None
+
+    def add(self, name: str | None, text: str) -> EventKind:
+        """@raises FoldError for an event that is not of the form, or is out of order."""
+        event = parse_event(name, text)
+        kind: str = event["type"]
+        if kind == "error":
+            return "error"
+        if self._text is not None:
+            raise FoldError("an event comes after the final one")
+        self._check_order(kind, event)
+        if kind == "response.failed":
+            return "error"
+        if is_final_response(kind):
+            self._finish(event, text)
+            return "final"
+        if _list_in(event.get("response"), "output"):
+            raise FoldError("a response begins with output")
+        self._streamed.record(kind, event)
+        return "delta"
+
+    def text(self) -> str:
+        """The JSON text of the answer. @raises FoldError unless the stream is complete."""
+        if self._text is None:
+            raise FoldError("the stream ended before its response was complete")
+        return self._text
+
+    def _check_order(self, kind: str, event: Chunk) -> None:
+        """Rule 1."""
+        if (kind == "response.created") == self._begun:
+            raise FoldError("a second response begins" if self._begun else "the response has not begun")
+        self._begun = True
+        sequence = number_of(event.get("sequence_number"))
+        if sequence is not None:
+            if sequence < self._sequence:
+                raise FoldError("the events are out of order")
+            self._sequence = sequence
+        response = event.get("response")
+        if not isinstance(response, dict):
+            return
+        own_id, model = response.get("id"), response.get("model")
+        if isinstance(own_id, str):
+            if self._id is not None and own_id != self._id:
+                raise FoldError("two responses are mixed")
+            self._id = own_id
+        if isinstance(model, str) and model != "":
+            if model != (self._model or model):
+                raise FoldError("the model changes")
+            self._model = model
+
+    def _finish(self, event: Chunk, text: str) -> None:
+        """Rules 2 to 7."""
+        response = event.get("response")
+        if not isinstance(response, dict) or not response:
+            raise FoldError("the final event has no response")
+        if "attestation" in response:
+            raise FoldError("the response has an attestation of its own")
+        if response.get("error") is not None:
+            raise FoldError("the final response has an error")
+        _Output(_list_in(response, "output")).compare(self._streamed)
+        self._text = next(
+            (text[one.value_start : one.value_end] for one in top_level_members(text) if one.key == "response"), None
+        )
+
+
+class _Streamed:
+    """What came before the final event, in order."""
+
+    def __init__(self) -> None:
+        self.deltas: list[tuple[_Part, str]] = []
+        """And the texts that calls begin with."""
+        self.ends: dict[_Part, str] = {}
+        self.added: list[tuple[_Place, Chunk]] = []
+        self.done: list[tuple[_Place, Chunk]] = []
+
+    def record(self, kind: str, event: Chunk) -> None:
+        """@raises FoldError"""
+        output_index = number_of(event.get("output_index")) or 0.0
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            item = event.get("item")
+            if not isinstance(item, dict):
+                raise FoldError("an event has no item")
+            place = _Place(_id_of(item.get("id")), output_index)
+            (self.added if kind.endswith(".added") else self.done).append((place, item))
+            if kind.endswith(".added"):
+                self._begin(place, item)
+            return
+        place = _Place(_id_of(event.get("item_id")), output_index)
+        if isinstance(event.get("part"), dict):
+            self._record_part(kind, place, event, event["part"])
+        row = _ROWS.get(kind.rpartition(".")[0])
+        if row is None:
+            # A client could show it.
+            if kind.endswith(".delta"):
+                raise FoldError("a delta is of a type that has no rule")
+        elif kind.endswith(".delta"):
+            self.deltas.append((_part_of(row, place, event), text_in(event.get("delta"))))
+        elif kind.endswith(".done"):
+            self._end(_part_of(row, place, event), text_in(event.get(row.member)))
+
+    def _begin(self, place: _Place, item: Chunk) -> None:
+        """A call may begin with its text, any other item without."""
+        for row, text in _texts_of(item).items():
+            if text != "" and row.counted is not None:
+                raise FoldError("an item begins with text that is no delta")
+            if text != "":
+                self.deltas.append((_Part(row, place, 0.0), text))
+
+    def _record_part(self, kind: str, place: _Place, event: Chunk, part: Chunk) -> None:
+        """`response.content_part.added` and `.done`, and those of `response.reasoning_summary_part`."""
+        texts = _texts_of({"summary" if "summary" in kind else "content": [part]})
+        for row, text in texts.items():
+            if text == "":
+                continue  # Some engines end a part without its text.
+            if kind.endswith(".added"):
+                raise FoldError("an item begins with text that is no delta")
+            self._end(_part_of(row, place, event), text)
+
+    def _end(self, part: _Part, text: str) -> None:
+        if paired(self.ends.setdefault(part, text)) != paired(text):
+            raise FoldError("a text ends twice")
+
+
+@dataclass
+class _Item:
+    """An item of the final response, and what was streamed of it."""
+
+    final: Chunk
+    streamed: dict[_Row, str] = field(default_factory=dict)
+    added: bool = False
+    done: bool = False
+
+
+class _Output:
+    """The output of the final response, beside what was streamed."""
+
+    def __init__(self, output: list[Json]) -> None:
+        self._items = [_Item(item if isinstance(item, dict) else {}) for item in output]
+        self._by_id: dict[str, _Item | None] = {}
+        for item in self._items:
+            item_id = _id_of(item.final.get("id"))
+            # An id that stands twice names no item.
+            if item_id is not None:
+                self._by_id[item_id] = None if item_id in self._by_id else item
+
+    def compare(self, streamed: _Streamed) -> None:
+        """@raises FoldError unless the output is what was streamed."""
+        shown = self._take_deltas(streamed)
+        for place, item in streamed.added:
+            at = self._item_at(place)
+            if at.added:
+                raise FoldError("an item comes twice")
+            at.added = True
+            if not all(_is_identity(item.get(name), at.final.get(name)) for name in _IDENTITY):
+                raise _differs()
+        for place, item in streamed.done:
+            at = self._item_at(place)
+            if at.done:
+                raise FoldError("an item comes twice")
+            at.done = True
+            if not _is_same(item, at.final):
+                raise _differs()
+        whole = _Texts()
+        for at in self._items:
+            for row, text in self._compare_item(at).items():
+                whole.add(row, text)
+        joined = whole.joined()
+        # Parts and items that were streamed interleaved would be shown in another order.
+        for row, text in shown.items():
+            if row.counted is not None and text != joined.get(row, ""):
+                raise _differs()
+
+    def _take_deltas(self, streamed: _Streamed) -> dict[_Row, str]:
+        """Rule 6, and what is streamed of each item. Returns all deltas of each row in their order."""
+        shown, of_parts = _Texts(), _Texts()
+        of_items: dict[int, _Texts] = {}
+        for part, text in streamed.deltas:
+            of_items.setdefault(id(self._item_at(part.place)), _Texts()).add(part.row, text)
+            of_parts.add(part, text)
+            shown.add(part.row, text)
+        for item in self._items:
+            item.streamed = of_items.get(id(item), _Texts()).joined()
+        deltas = of_parts.joined()
+        for part, text in streamed.ends.items():
+            of_item = self._item_at(part.place).streamed
+            # A call may come in one piece.
+            if part.row.counted is None and part.row not in of_item:
+                of_item[part.row] = paired(text)
+            # Some engines give the `.done` another id than its deltas.
+            elif paired(text) != deltas.get(part, of_item.get(part.row, "")):
+                raise _differs()
+        return shown.joined()
+
+    def _compare_item(self, item: _Item) -> dict[_Row, str]:
+        """Rule 5. Returns the texts of the item."""
+        texts = _texts_of(item.final)
+        for row, text in texts.items():
+            if item.done and row.counted is None and row not in item.streamed:
+                continue
+            if item.streamed.get(row, "") != text:
+                raise _differs()
+        if any(text != "" and row not in texts for row, text in item.streamed.items()):
+            raise _differs()
+        kind = item.final.get("type")
+        if not (item.added or item.done or kind is None or kind in _SHOWN_BY_TEXT):
+            raise _differs()
+        return texts
+
+    def _item_at(self, place: _Place) -> _Item:
+        """Rule 3."""
+        found = None if place.item_id is None else self._by_id.get(place.item_id)
+        if found is not None:
+            return found
+        at = place.output_index
+        if not at.is_integer() or not 0 <= at < len(self._items):
+            raise _differs()
+        return self._items[int(at)]
+
+
+class _Texts:
+    """Texts by what they are of, joined once."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Any, list[str]] = {}
+
+    def add(self, key: Any, text: str) -> None:
+        self._parts.setdefault(key, []).append(text)
+
+    def joined(self) -> dict[Any, str]:
+        return {key: paired("".join(parts)) for key, parts in self._parts.items()}
+
+
+def _differs() -> FoldError:
+    return FoldError("the final response differs from what was streamed")
+
+
+def _id_of(value: Json) -> str | None:
+    return value if isinstance(value, str) and value != "" else None
+
+
+def _part_of(row: _Row, place: _Place, event: Chunk) -> _Part:
+    index = 0.0 if row.counted is None else number_of(event.get(row.counted)) or 0.0
+    return _Part(row, place, index)
+
+
+def _list_in(value: Json, name: str) -> list[Json]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _texts_of(item: Chunk) -> dict[_Row, str]:
+    """The texts of an item that clients show, those of several parts joined."""
+    texts = _Texts()
+    for row, text in _each_text(item):
+        texts.add(row, text)
+    return texts.joined()
+
+
+def _each_text(item: Chunk) -> Iterator[tuple[_Row, str]]:
+    for part in _list_in(item, "content"):
+        if isinstance(part, dict):
+            reasons = item.get("type") in _REASONING_TYPES or part.get("type") in _REASONING_TYPES
+            yield from _text_in(part, _REASONING if reasons else _OUTPUT)
+            yield from _text_in(part, _REFUSAL)
+    for part in _list_in(item, "summary"):
+        yield from _text_in(part, _SUMMARY)
+    for row in (_ARGUMENTS, _INPUT, _CODE):
+        yield from _text_in(item, row)
+
+
+def _text_in(holder: Json, row: _Row) -> Iterator[tuple[_Row, str]]:
+    if isinstance(holder, dict) and isinstance(holder.get(row.member), str):
+        yield row, holder[row.member]
+
+
+def _is_identity(begun: Json, final: Json) -> bool:
+    return (
+        begun is None or begun == "" or (not isinstance(begun, list | dict | KeptNumber) and same_scalar(begun, final))
+    )
+
+
+def _is_same(a: Json, b: Json) -> bool:
+    """
+    Whether two items show the same. Empty members count as absent ones. It has no recursion, because the values may be
+    of any depth.
+    """
+    pairs = [(a, b)]
+    while pairs:
+        x, y = pairs.pop()
+        if is_empty(x) or is_empty(y):
+            if not (is_empty(x) and is_empty(y)):
+                return False
+        elif isinstance(x, dict) and isinstance(y, dict):
+            pairs += [(x.get(name), y.get(name)) for name in (x.keys() | y.keys()) - _UNSHOWN]
+        elif isinstance(x, list) and isinstance(y, list):
+            if len(x) != len(y):
+                return False
+            pairs += zip(x, y, strict=True)
+        elif isinstance(x, list | dict) or isinstance(y, list | dict) or stringify(x) != stringify(y):
+            return False
+    return True
