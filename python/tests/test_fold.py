@@ -11,7 +11,7 @@ from countersign.events import fold_events
 from countersign.fold import FoldError, fold_payloads
 from countersign.forms import choices_asked
 
-DEEP = 100_000
+DEEP = 20_000
 
 
 def chunk(choice: str) -> str:
@@ -200,14 +200,14 @@ def test_a_delta_becomes_the_message_and_null_hides_none() -> None:
 
 def test_folding_takes_time_by_the_length_of_the_stream() -> None:
     def seconds(count: int) -> float:
-        begun = time.perf_counter()
+        begun = time.process_time()
         fold_payloads(
             delta(
                 f'"content":"a","tool_calls":[{{"index":{i % 100},"function":{{"arguments":" "}}}}],"x":[{{"index":{i % 7}}}]'
             )
             for i in range(count)
         )
-        return time.perf_counter() - begun
+        return time.process_time() - begun
 
     assert min(seconds(8_000) for _ in range(3)) < 24 * min(seconds(1_000) for _ in range(3))
 
