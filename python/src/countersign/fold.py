@@ -129,6 +129,8 @@ class _Content:
 
     def __init__(self) -> None:
         self.parts: list[Json] = []
+        self.reasons = False
+        """Whether a part is reasoning."""
 
     def add_text(self, text: str) -> None:
         if self.parts and isinstance(self.parts[-1], _Text):
@@ -141,6 +143,7 @@ class _Content:
             # Some clients merge parts by their index, others do not.
             if "index" in part:
                 raise FoldError("a part of content has an index")
+            self.reasons = self.reasons or part.get("type") in ("thinking", "reasoning")
             if part.keys() == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str):
                 self.add_text(part["text"])
             else:
@@ -152,6 +155,10 @@ class _ByIndex:
 
     def __init__(self) -> None:
         self.items: dict[int, Chunk] = {}
+
+    def item(self, index: int) -> Chunk:
+        """The one with the index, begun where there is none."""
+        return self.items.setdefault(index, {})
 
     def has_gaps(self) -> bool:
         return len(self.items) != 1 + max(self.items, default=-1)
@@ -251,18 +258,20 @@ class Fold:
     def add_choices(self, into: Chunk, name: str, value: Json) -> None:
         choices = _held(into, name, _ByIndex)
         for index, item in _indexed(value):
-            choice = choices.items.setdefault(index, {})
+            choice = choices.item(index)
             self.join(choice, item, _OF_CHOICE)
             if isinstance(item.get("delta"), dict):
-                self._check_reasoning(index, item["delta"])
+                self._check_reasoning(index, item["delta"], choice["delta"].get("content"))
         if self._most is not None and len(choices.items) > self._most:
             raise FoldError("there are more choices than the request asks for")
 
-    def _check_reasoning(self, index: int, delta: Chunk) -> None:
+    def _check_reasoning(self, index: int, delta: Chunk, content: Json) -> None:
         """Rule 5: names of one thing. A client reads the one or the other."""
-        texts = {name: delta[name] for name in _REASONING if delta.get(name) not in (None, "")}
-        if not texts:
+        texts = {name: delta[name] for name in _REASONING if delta.get(name) is not None}
+        if not any(texts.values()):
             return
+        if isinstance(content, _Content) and content.reasons:
+            raise FoldError("reasoning stands in two places")
         used = self._reasoning.setdefault(index, set())
         used.update(texts)
         if used != texts.keys() or len(set(texts.values())) > 1:
@@ -402,9 +411,16 @@ def _object_of(joins: Mapping[str, Join]) -> Join:
 
 
 def _calls(fold: Fold, into: Chunk, name: str, value: Json) -> None:
-    calls = _held(into, name, _ByIndex)
+    calls: _ByIndex = _held(into, name, _ByIndex)
     for index, item in _indexed(value):
-        fold.join(calls.items.setdefault(index, {}), item, _OF_CALL)
+        if index not in calls.items and calls.items and index < next(reversed(calls.items)):
+            raise FoldError("an item comes before those of lower indices")
+        call = calls.item(index)
+        fold.join(call, item, _OF_CALL)
+        # Some clients take a fragment without a name for one of the call before.
+        names = [call[kind].get("name") or "" for kind in ("function", "custom") if call.get(kind) is not None]
+        if not any(without_space_around(one) for one in names):
+            raise FoldError("a call begins without a name")
 
 
 def _details(fold: Fold, into: Chunk, name: str, value: Json) -> None:
@@ -478,9 +494,10 @@ def _finished_choice(choice: Chunk, chat: bool) -> Chunk:
     for name, value in choice.items():
         if name == "delta":
             out["message"] = _message({} if value is None else value)
-        else:
-            out.setdefault(name, _settled(value))
-    if chat and out.get("message") is None:
+        # A choice may have no message of its own, and null says nothing.
+        elif name != "message":
+            out[name] = _settled(value)
+    if chat and "message" not in out:
         out["message"] = _message({})
     return out
 
@@ -490,9 +507,12 @@ def _message(delta: Chunk) -> Chunk:
     out: Chunk = {"role": role or "assistant", "content": _settled(content)}
     out.update({name: _settled(value) for name, value in delta.items() if name not in out})
     if isinstance(delta.get("tool_calls"), _ByIndex):
+        calls = delta["tool_calls"].in_order()
+        ids = [call["id"] for call in calls if call.get("id")]
+        if len(set(ids)) < len(ids):
+            raise FoldError("two calls have the same id")
         out["tool_calls"] = [
-            {name: _settled(value) for name, value in call.items() if name != "index"}
-            for call in delta["tool_calls"].in_order()
+            {name: _settled(value) for name, value in call.items() if name != "index"} for call in calls
         ]
     return out
 

@@ -17,6 +17,18 @@ Json = Any
 
 _TEXT_OF = {"text": "text", "thinking": "thinking", "compaction": "content"}
 """By a block's type the member that its deltas append to."""
+_BLOCKS = {
+    "text_delta": ("text",),
+    "citations_delta": ("text",),
+    # LiteLLM writes thoughts into a block of text.
+    "thinking_delta": ("thinking", "text"),
+    "signature_delta": ("thinking",),
+    "compaction_delta": ("compaction",),
+}
+"""
+The types of blocks that a delta may change; `input_json_delta` any that ends in `tool_use`. Clients pass over a delta in
+any other, and show its text all the same.
+"""
 _APPENDED = {"text_delta": "text", "thinking_delta": "thinking", "compaction_delta": "content"}
 """By a delta's type the member that it appends, of its own and of the block."""
 SET_BY_DELTA = ("stop_reason", "stop_sequence", "stop_details", "container")
@@ -97,6 +109,9 @@ class MessageEvents:
             text = _TEXT_OF.get(kind_of_block) if isinstance(kind_of_block, str) else None
             if text is not None and block.get(text) not in (None, ""):
                 raise FoldError("a block begins with text that is no delta")
+            # Anthropic's client would add the first delta to "undefined".
+            if kind_of_block == "thinking" and block.get("thinking") != "":
+                raise FoldError("a block of thoughts has no text")
             self._blocks.append(_Block(dict(block)))
             return
         if index is None or not index.is_integer() or not 0 <= index < len(self._blocks):
@@ -107,10 +122,14 @@ class MessageEvents:
         if kind == "content_block_stop":
             _close(at)
         elif kind == "content_block_delta":
-            if at is not self._blocks[-1]:
-                raise FoldError("a delta is of no block that is open")
             delta = event.get("delta")
-            _add_delta(at, delta if isinstance(delta, dict) else {})
+            delta = delta if isinstance(delta, dict) else {}
+            # llama-server signs its thoughts after the text. All else that is not of the last block is shown in another order.
+            if at is not self._blocks[-1] and delta.get("type") != "signature_delta":
+                raise FoldError("a delta is of no block that is open")
+            if not _fits(delta.get("type"), at.value.get("type")):
+                raise FoldError("a delta does not fit its block, or is of a type that has no rule")
+            _add_delta(at, delta)
 
     def _take_delta(self, message: Chunk, event: Chunk) -> EventKind:
         """Rule 5."""
@@ -134,9 +153,18 @@ class MessageEvents:
         return "final"
 
 
+def _fits(kind: Json, block: Json) -> bool:
+    if not isinstance(kind, str) or not isinstance(block, str):
+        return False
+    return block.endswith("tool_use") if kind == "input_json_delta" else block in _BLOCKS.get(kind, ())
+
+
 def _add_delta(block: _Block, delta: Chunk) -> None:
-    value, kind = block.value, delta.get("type")
+    """@param delta of a type that fits the block."""
+    value, kind = block.value, delta["type"]
     if kind == "input_json_delta":
+        if value.get("input") not in (None, {}):
+            raise FoldError("the input of a tool comes twice")
         block.input.append(text_in(delta.get("partial_json")))
     elif kind == "citations_delta":
         if not isinstance(value.get("citations"), list):
@@ -144,16 +172,13 @@ def _add_delta(block: _Block, delta: Chunk) -> None:
         value["citations"].append(delta.get("citation"))
     elif kind == "signature_delta":
         value["signature"] = text_in(delta.get("signature"))
-    elif isinstance(kind, str) and kind in _APPENDED:
+    else:
         name = _APPENDED[kind]
         before, added = value.get(name), delta.get(name)
         value[name] = "" if before is None else text_in(before)
         # A compaction may come without a summary.
         added = "" if added is None and kind == "compaction_delta" else text_in(added)
         block.texts.setdefault(name, [value[name]]).append(added)
-    else:
-        # A client could show it.
-        raise FoldError("a delta is of a type that has no rule")
 
 
 def _put(into: Chunk, members: Chunk) -> None:

@@ -21,20 +21,28 @@ class _Row(NamedTuple):
     """A text that is streamed, and where the final response has it."""
 
     name: str
+    of: tuple[str, ...]
+    """The types of items that have it."""
     member: str
     """Of a `.done` event that has the whole text, and of the item (or its part) in the final response."""
-    counted: str | None = None
+    part: tuple[str, str] | None = None
     """
-    The event's member that counts the parts of an item, whose texts clients show delta by delta; None where the item
-    itself has the text.
+    The item's list of parts and their type. Clients show these texts delta by delta. None: the item itself has the text.
     """
 
+    @property
+    def holder(self) -> str:
+        """The item's member that has the text."""
+        return self.member if self.part is None else self.part[0]
 
-_OUTPUT = _Row("output text", "text", "content_index")
-_REFUSAL = _Row("refusal", "refusal", "content_index")
-_REASONING = _Row("reasoning", "text", "content_index")
-_SUMMARY = _Row("summary", "text", "summary_index")
-_ARGUMENTS, _INPUT, _CODE = (_Row(name, name) for name in ("arguments", "input", "code"))
+
+_OUTPUT = _Row("output text", ("message",), "text", ("content", "output_text"))
+_REFUSAL = _Row("refusal", ("message",), "refusal", ("content", "refusal"))
+_REASONING = _Row("reasoning", ("reasoning",), "text", ("content", "reasoning_text"))
+_SUMMARY = _Row("summary", ("reasoning",), "text", ("summary", "summary_text"))
+_ARGUMENTS = _Row("arguments", ("function_call", "mcp_call"), "arguments")
+_INPUT = _Row("input", ("custom_tool_call",), "input")
+_CODE = _Row("code", ("code_interpreter_call",), "code")
 _ROWS: Mapping[str, _Row] = {
     "response.output_text": _OUTPUT,
     "response.refusal": _REFUSAL,
@@ -46,20 +54,24 @@ _ROWS: Mapping[str, _Row] = {
     "response.code_interpreter_call_code": _CODE,
 }
 """By the event's type without `.delta` or `.done`."""
-_REASONING_TYPES = ("reasoning", "reasoning_text")
-_IDENTITY = ("type", "role", "name", "call_id")
-"""Members of an item by which clients tell it, from its first event on."""
+_ROWS_OF = {
+    kind: [row for row in dict.fromkeys(_ROWS.values()) if kind in row.of] for row in _ROWS.values() for kind in row.of
+}
+"""By the type of an item."""
+_HOLDERS = ("content", "summary", "arguments", "input", "code")
+_IDENTITY = ("type", "name", "call_id")
+"""Members of a call by which clients tell it, from its first event on."""
 _SHOWN_BY_TEXT = ("message", "reasoning")
 """Items that are nothing but their texts. All others must be announced."""
-_UNSHOWN = frozenset({"id", "status", "logprobs"})
-"""Members that engines write anew for the final response, and that are neither texts nor calls."""
+_UNSHOWN = frozenset({"id", "status", "logprobs", "item_id", "output_index", "sequence_number"})
+"""Members that engines write anew for the final response, or take from the event: neither texts nor calls."""
 
 
 class _Place(NamedTuple):
-    """The item that an event names."""
+    """The item that an event names. None: the event does not say it."""
 
     item_id: str | None
-    output_index: float
+    output_index: float | None
 
 
 class _Part(NamedTuple):
@@ -124,7 +136,9 @@ class ResponseEvents:
             if self._id is not None and own_id != self._id:
                 raise FoldError("two responses are mixed")
             self._id = own_id
-        if isinstance(model, str) and model != "":
+        if model is not None and not isinstance(model, str):
+            raise FoldError("the model is no text")
+        if model:
             if model != (self._model or model):
                 raise FoldError("the model changes")
             self._model = model
@@ -156,15 +170,22 @@ class _Streamed:
 
     def record(self, kind: str, event: Chunk) -> None:
         """@raises FoldError"""
-        output_index = number_of(event.get("output_index")) or 0.0
+        output_index = number_of(event.get("output_index"))
         if kind in ("response.output_item.added", "response.output_item.done"):
             item = event.get("item")
             if not isinstance(item, dict):
                 raise FoldError("an event has no item")
             place = _Place(_id_of(item.get("id")), output_index)
-            (self.added if kind.endswith(".added") else self.done).append((place, item))
-            if kind.endswith(".added"):
-                self._begin(place, item)
+            if kind.endswith(".done"):
+                self.done.append((place, item))
+            # Messages and reasoning show nothing before their first delta, and vLLM announces some of them under another's id.
+            elif item.get("type") in _SHOWN_BY_TEXT:
+                _check_empty(item)
+            else:
+                _check_members(item)
+                self.added.append((place, item))
+                texts = _texts_of(item).items()
+                self.deltas += [(_Part(row, place, 0.0), text) for row, text in texts if text != ""]
             return
         place = _Place(_id_of(event.get("item_id")), output_index)
         if isinstance(event.get("part"), dict):
@@ -179,23 +200,17 @@ class _Streamed:
         elif kind.endswith(".done"):
             self._end(_part_of(row, place, event), text_in(event.get(row.member)))
 
-    def _begin(self, place: _Place, item: Chunk) -> None:
-        """A call may begin with its text, any other item without."""
-        for row, text in _texts_of(item).items():
-            if text != "" and row.counted is not None:
-                raise FoldError("an item begins with text that is no delta")
-            if text != "":
-                self.deltas.append((_Part(row, place, 0.0), text))
-
     def _record_part(self, kind: str, place: _Place, event: Chunk, part: Chunk) -> None:
         """`response.content_part.added` and `.done`, and those of `response.reasoning_summary_part`."""
-        texts = _texts_of({"summary" if "summary" in kind else "content": [part]})
-        for row, text in texts.items():
-            if text == "":
-                continue  # Some engines end a part without its text.
-            if kind.endswith(".added"):
-                raise FoldError("an item begins with text that is no delta")
-            self._end(_part_of(row, place, event), text)
+        summary = "summary" in kind
+        of = "reasoning" if summary or part.get("type") == "reasoning_text" else "message"
+        item = {"type": of, "summary" if summary else "content": [part]}
+        if kind.endswith(".added"):
+            return _check_empty(item)
+        for row, text in _texts_of(item).items():
+            # Some engines end a part without its text.
+            if text != "":
+                self._end(_part_of(row, place, event), text)
 
     def _end(self, part: _Part, text: str) -> None:
         if paired(self.ends.setdefault(part, text)) != paired(text):
@@ -206,6 +221,7 @@ class _Streamed:
 class _Item:
     """An item of the final response, and what was streamed of it."""
 
+    place: int
     final: Chunk
     streamed: dict[_Row, str] = field(default_factory=dict)
     added: bool = False
@@ -216,7 +232,7 @@ class _Output:
     """The output of the final response, beside what was streamed."""
 
     def __init__(self, output: list[Json]) -> None:
-        self._items = [_Item(item if isinstance(item, dict) else {}) for item in output]
+        self._items = [_Item(i, item if isinstance(item, dict) else {}) for i, item in enumerate(output)]
         self._by_id: dict[str, _Item | None] = {}
         for item in self._items:
             item_id = _id_of(item.final.get("id"))
@@ -227,11 +243,14 @@ class _Output:
     def compare(self, streamed: _Streamed) -> None:
         """@raises FoldError unless the output is what was streamed."""
         shown = self._take_deltas(streamed)
+        last = -1
         for place, item in streamed.added:
             at = self._item_at(place)
             if at.added:
                 raise FoldError("an item comes twice")
-            at.added = True
+            if at.place < last:
+                raise FoldError("items come in another order")
+            at.added, last = True, at.place
             if not all(_is_identity(item.get(name), at.final.get(name)) for name in _IDENTITY):
                 raise _differs()
         for place, item in streamed.done:
@@ -248,7 +267,7 @@ class _Output:
         joined = whole.joined()
         # Parts and items that were streamed interleaved would be shown in another order.
         for row, text in shown.items():
-            if row.counted is not None and text != joined.get(row, ""):
+            if row.part is not None and text != joined.get(row, ""):
                 raise _differs()
 
     def _take_deltas(self, streamed: _Streamed) -> dict[_Row, str]:
@@ -256,16 +275,18 @@ class _Output:
         shown, of_parts = _Texts(), _Texts()
         of_items: dict[int, _Texts] = {}
         for part, text in streamed.deltas:
-            of_items.setdefault(id(self._item_at(part.place)), _Texts()).add(part.row, text)
+            of_items.setdefault(self._item_at(part.place, part.row).place, _Texts()).add(part.row, text)
             of_parts.add(part, text)
             shown.add(part.row, text)
         for item in self._items:
-            item.streamed = of_items.get(id(item), _Texts()).joined()
+            item.streamed = of_items.get(item.place, _Texts()).joined()
         deltas = of_parts.joined()
         for part, text in streamed.ends.items():
-            of_item = self._item_at(part.place).streamed
+            if text == "" and part not in deltas:
+                continue
+            of_item = self._item_at(part.place, part.row).streamed
             # A call may come in one piece.
-            if part.row.counted is None and part.row not in of_item:
+            if part.row.part is None and part.row not in of_item:
                 of_item[part.row] = paired(text)
             # Some engines give the `.done` another id than its deltas.
             elif paired(text) != deltas.get(part, of_item.get(part.row, "")):
@@ -274,28 +295,35 @@ class _Output:
 
     def _compare_item(self, item: _Item) -> dict[_Row, str]:
         """Rule 5. Returns the texts of the item."""
+        _check_members(item.final)
         texts = _texts_of(item.final)
         for row, text in texts.items():
-            if item.done and row.counted is None and row not in item.streamed:
+            if item.done and row.part is None and row not in item.streamed:
                 continue
             if item.streamed.get(row, "") != text:
                 raise _differs()
         if any(text != "" and row not in texts for row, text in item.streamed.items()):
             raise _differs()
-        kind = item.final.get("type")
-        if not (item.added or item.done or kind is None or kind in _SHOWN_BY_TEXT):
+        # Some clients take a call from its beginning, others from its end.
+        if not (item.added and item.done) and item.final.get("type") not in _SHOWN_BY_TEXT:
             raise _differs()
         return texts
 
-    def _item_at(self, place: _Place) -> _Item:
+    def _item_at(self, place: _Place, row: _Row | None = None) -> _Item:
         """Rule 3."""
         found = None if place.item_id is None else self._by_id.get(place.item_id)
-        if found is not None:
-            return found
-        at = place.output_index
-        if not at.is_integer() or not 0 <= at < len(self._items):
+        if found is None:
+            at = place.output_index or 0.0
+            if not at.is_integer() or not 0 <= at < len(self._items):
+                raise _differs()
+            found = self._items[int(at)]
+        kind = found.final.get("type")
+        if row is not None and kind not in row.of:
             raise _differs()
-        return self._items[int(at)]
+        # Some clients join calls by their place.
+        if place.output_index != found.place and kind not in _SHOWN_BY_TEXT:
+            raise _differs()
+        return found
 
 
 class _Texts:
@@ -320,7 +348,7 @@ def _id_of(value: Json) -> str | None:
 
 
 def _part_of(row: _Row, place: _Place, event: Chunk) -> _Part:
-    index = 0.0 if row.counted is None else number_of(event.get(row.counted)) or 0.0
+    index = 0.0 if row.part is None else number_of(event.get(f"{row.part[0]}_index")) or 0.0
     return _Part(row, place, index)
 
 
@@ -338,26 +366,50 @@ def _texts_of(item: Chunk) -> dict[_Row, str]:
 
 
 def _each_text(item: Chunk) -> Iterator[tuple[_Row, str]]:
-    for part in _list_in(item, "content"):
-        if isinstance(part, dict):
-            reasons = item.get("type") in _REASONING_TYPES or part.get("type") in _REASONING_TYPES
-            yield from _text_in(part, _REASONING if reasons else _OUTPUT)
-            yield from _text_in(part, _REFUSAL)
-    for part in _list_in(item, "summary"):
-        yield from _text_in(part, _SUMMARY)
-    for row in (_ARGUMENTS, _INPUT, _CODE):
-        yield from _text_in(item, row)
+    rows = _rows_of(item)
+    by_part = {row.part: row for row in rows}
+    for name in ("content", "summary"):
+        for part in _list_in(item, name):
+            kind = part.get("type") if isinstance(part, dict) else None
+            row = by_part.get((name, kind)) if isinstance(kind, str) else None
+            if row is not None:
+                yield from _text_in(part, row)
+    for row in rows:
+        if row.part is None:
+            yield from _text_in(item, row)
 
 
-def _text_in(holder: Json, row: _Row) -> Iterator[tuple[_Row, str]]:
-    if isinstance(holder, dict) and isinstance(holder.get(row.member), str):
+def _rows_of(item: Chunk) -> list[_Row]:
+    kind = item.get("type")
+    return _ROWS_OF.get(kind, []) if isinstance(kind, str) else []
+
+
+def _text_in(holder: Chunk, row: _Row) -> Iterator[tuple[_Row, str]]:
+    if isinstance(holder.get(row.member), str):
         yield row, holder[row.member]
 
 
+def _check_members(item: Chunk) -> None:
+    """Refuses an item with a text of another type: some clients take it for this item's."""
+    rows = _rows_of(item)
+    if not rows:
+        return
+    calls = ("name", "call_id") if item["type"] in _SHOWN_BY_TEXT else ()
+    for name in (*_HOLDERS, *calls):
+        if not is_empty(item.get(name)) and all(row.holder != name for row in rows):
+            raise FoldError("an item has the text of another type")
+
+
+def _check_empty(item: Chunk) -> None:
+    """Text at the start of an item or a part would be shown by some clients and not by others."""
+    _check_members(item)
+    if any(text != "" for text in _texts_of(item).values()):
+        raise FoldError("an item begins with text that is no delta")
+
+
 def _is_identity(begun: Json, final: Json) -> bool:
-    return (
-        begun is None or begun == "" or (not isinstance(begun, list | dict | KeptNumber) and same_scalar(begun, final))
-    )
+    begun, final = ("" if one is None else one for one in (begun, final))
+    return not isinstance(begun, list | dict | KeptNumber) and same_scalar(begun, final)
 
 
 def _is_same(a: Json, b: Json) -> bool:
