@@ -46,7 +46,9 @@ def test_chunks_fold() -> None:
             seeded('{"index":1,"delta":{"content":"b"}}'),
             seeded('{"index":0,"delta":{"role":"assistant","content":"a\\ud83d"},"p":1.0}'),
             seeded('{"index":0,"delta":{"role":"","content":"\\ude00"},"finish_reason":"stop"}'),
-            seeded('{"index":1,"delta":{"tool_calls":[{"index":0,"id":"x","f":{"arguments":"1"}}]}}'),
+            seeded(
+                '{"index":1,"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"f"},"f":{"arguments":"1"}}]}}'
+            ),
             seeded('{"index":1,"delta":{"tool_calls":[{"index":0,"id":"","f":{"arguments":"2"}}]}}'),
         ],
         2,
@@ -55,7 +57,7 @@ def test_chunks_fold() -> None:
         '{"seed":12345678901234567890,"object":"chat.completion","choices":['
         '{"index":0,"message":{"role":"assistant","content":"a😀"},"p":1.0,"finish_reason":"stop"},'
         '{"index":1,"message":{"role":"assistant","content":"b",'
-        '"tool_calls":[{"id":"x","f":{"arguments":"2"}}]}}]}'
+        '"tool_calls":[{"id":"x","function":{"name":"f"},"f":{"arguments":"2"}}]}}]}'
     )
 
 
@@ -96,7 +98,14 @@ def test_a_chunk_that_breaks_a_rule_does_not_fold(payload: str) -> None:
     "deltas",
     [
         ('"role":"assistant"', '"role":"user"'),
-        ('"tool_calls":[{"index":0,"id":"a"}]', '"tool_calls":[{"index":0,"id":"b"}]'),
+        *(
+            (
+                f'"tool_calls":[{{"index":{first},"id":"a","function":{{"name":"f"}}}}]',
+                f'"tool_calls":[{{"index":{second},"id":"{second_id}","custom":{{"name":"f"}}}}]',
+            )
+            for first, second, second_id in ((0, 0, "b"), (0, 1, "a"), (1, 0, "b"))
+        ),
+        ('"content":[{"type":"thinking"}]', '"reasoning":"b"'),
         (
             '"tool_calls":[{"index":0,"function":{"name":"f"}}]',
             '"tool_calls":[{"index":0,"function":{"name":"ff"}}]',
@@ -203,7 +212,7 @@ def test_folding_takes_time_by_the_length_of_the_stream() -> None:
         begun = time.process_time()
         fold_payloads(
             delta(
-                f'"content":"a","tool_calls":[{{"index":{i % 100},"function":{{"arguments":" "}}}}],"x":[{{"index":{i % 7}}}]'
+                f'"content":"a","tool_calls":[{{"index":{min(i, 99)},"function":{{"name":"f","arguments":" "}}}}],"x":[{{"index":{i % 7}}}]'
             )
             for i in range(count)
         )
@@ -279,14 +288,15 @@ def test_a_response_folds_where_its_texts_were_streamed(events: Sequence[dict[st
     [
         (item_event("added", BEGUN_CALL), arguments("delta", "{"), arguments("delta", "}"), arguments("done", "{}")),
         (item_event("added", BEGUN_CALL), arguments("done", "{}")),
-        (item_event("added", {**CALL, "arguments": "{"}), arguments("delta", "}")),
-        (item_event("added", CALL),),
-        (item_event("done", CALL),),
-        (item_event("done", {**CALL, "status": "completed", "x": None}), arguments("delta", "{}")),
+        (item_event("added", BEGUN_CALL),),
+        (item_event("added", {**CALL, "arguments": "{"}), arguments("delta", "}"), arguments("done", "{}")),
+        (item_event("added", CALL), arguments("done", "{}", item_id=None)),
+        (item_event("added", BEGUN_CALL), arguments("delta", "{}", item_id="other")),
     ],
 )
 def test_a_call_may_come_in_pieces_or_in_one(events: Sequence[dict[str, Any]]) -> None:
-    assert json.loads(response(*events, output=[CALL]))["output"] == [CALL]
+    done = item_event("done", {**CALL, "id": "", "status": "completed", "x": None})
+    assert json.loads(response(*events, done, output=[CALL]))["output"] == [CALL]
 
 
 @pytest.mark.parametrize(
@@ -312,12 +322,24 @@ def test_a_call_may_come_in_pieces_or_in_one(events: Sequence[dict[str, Any]]) -
         ((text_delta("ab"), {"type": "response.in_progress", "response": {"model": "other"}}), [ITEM]),
         ((text_delta("ab"), {"type": "response.in_progress", "response": {"id": "other"}}), [ITEM]),
         ((text_delta("ab"),), [ITEM, {"type": "image_generation_call"}]),
-        ((text_delta("ab"),), [{**ITEM, "content": [*ITEM["content"], {"refusal": "no"}]}]),
-        ((arguments("delta", "{}"),), [CALL]),
-        ((item_event("added", {**CALL, "arguments": "}"}), arguments("delta", "{")), [CALL]),
-        ((item_event("added", {**BEGUN_CALL, "name": "g"}), arguments("delta", "{}")), [CALL]),
-        ((item_event("added", BEGUN_CALL), arguments("done", "[]")), [CALL]),
-        ((item_event("added", BEGUN_CALL),), [CALL]),
+        ((text_delta("ab"),), [{**ITEM, "content": [*ITEM["content"], {"type": "refusal", "refusal": "no"}]}]),
+        ((text_delta("ab"),), [{**ITEM, "call_id": "k"}]),
+        ((text_delta("ab"),), [{**ITEM, "type": "reasoning"}]),
+        ((text_delta("ab"),), [{**ITEM, "arguments": "a"}]),
+        ((arguments("delta", "{}"), item_event("done", CALL)), [CALL]),
+        ((item_event("added", BEGUN_CALL), arguments("delta", "{}")), [CALL]),
+        ((item_event("added", {**BEGUN_CALL, "name": "g"}), item_event("done", CALL)), [CALL]),
+        ((item_event("added", {**BEGUN_CALL, "name": ""}), item_event("done", CALL)), [CALL]),
+        ((item_event("added", {**BEGUN_CALL, "input": "a"}), item_event("done", CALL)), [CALL]),
+        *(
+            ((item_event("added", begin), *events, item_event("done", CALL)), [CALL])
+            for begin, events in (
+                ({**CALL, "arguments": "}"}, (arguments("delta", "{"),)),
+                (BEGUN_CALL, (arguments("done", "[]"),)),
+                (BEGUN_CALL, (arguments("delta", "{}", output_index=1),)),
+                (BEGUN_CALL, (arguments("delta", "{}", output_index=None),)),
+            )
+        ),
     ],
 )
 def test_a_response_that_says_other_than_was_streamed_does_not_fold(
@@ -325,6 +347,20 @@ def test_a_response_that_says_other_than_was_streamed_does_not_fold(
 ) -> None:
     with pytest.raises(FoldError):
         response(*events, output=output)
+
+
+def test_calls_come_in_the_order_of_the_response_and_under_their_place() -> None:
+    other = {**CALL, "id": "d", "call_id": "l", "arguments": "[]"}
+    one, two = item_event("added", CALL), item_event("added", other, output_index=1)
+    ends = item_event("done", CALL), item_event("done", other, output_index=1)
+    assert response(one, two, *ends, output=[CALL, other])
+    for events in (
+        (two, one, *ends),
+        (one, {**two, "output_index": 0}, *ends),
+        (item_event("added", BEGUN_CALL), two, arguments("delta", "{}", output_index=1), *ends),
+    ):
+        with pytest.raises(FoldError):
+            response(*events, output=[CALL, other])
 
 
 def test_texts_of_two_items_are_shown_in_the_order_of_the_response() -> None:
@@ -341,7 +377,10 @@ def test_items_of_any_depth_are_compared() -> None:
     item = f'{{"id":"i","type":"x","deep":{deep}}}'
     events = [
         ("response.created", '{"type":"response.created","response":{}}'),
-        ("response.output_item.done", f'{{"type":"response.output_item.done","item":{item}}}'),
+        *(
+            (f"response.output_item.{kind}", f'{{"type":"response.output_item.{kind}","output_index":0,"item":{item}}}')
+            for kind in ("added", "done")
+        ),
         ("response.completed", f'{{"type":"response.completed","response":{{"output":[{item}]}}}}'),
     ]
     assert item in fold_events("response", events)
@@ -389,13 +428,16 @@ def test_blocks_become_the_content() -> None:
         begun({"type": "tool_use", "id": "t", "input": {}}, 1),
         block_delta("input_json_delta", 1, partial_json='{"a":'),
         block_delta("input_json_delta", 1, partial_json="1.0}"),
-        begun({"type": "compaction", "content": None}, 2),
-        block_delta("compaction_delta", 2, content=None),
+        begun({"type": "thinking", "thinking": "", "signature": ""}, 2),
+        begun({"type": "compaction", "content": None}, 3),
+        block_delta("signature_delta", 2, signature="s"),
+        block_delta("compaction_delta", 3, content=None),
         {"type": "message_delta", "delta": {"container": {"id": "c"}, "role": "user"}, "usage": {"input_tokens": None}},
     )
     assert folded["content"] == [
         {"type": "text", "text": "ab", "citations": [{"c": 1}]},
         {"type": "tool_use", "id": "t", "input": {"a": 1.0}},
+        {"type": "thinking", "thinking": "", "signature": "s"},
         {"type": "compaction", "content": ""},
     ]
     assert folded["usage"] == {"input_tokens": 1, "output_tokens": 2}
@@ -411,6 +453,10 @@ def test_blocks_become_the_content() -> None:
         (begun(TEXT), begun(TEXT, 1), block_delta("text_delta", 0, text="a")),
         (begun(TEXT), {"type": "content_block_stop", "index": 0}, block_delta("text_delta", text="a")),
         (begun(TEXT), block_delta("other_delta", text="a")),
+        (begun({"type": "thinking"}),),
+        (begun({"type": "tool_use", "id": "t", "input": {}}), block_delta("text_delta", text="a")),
+        (begun({"type": "tool_use", "input": {"a": 1}}), block_delta("input_json_delta", partial_json="{}")),
+        (begun(TEXT), block_delta("signature_delta", signature="s")),
         (begun(TEXT), block_delta("text_delta", text=1)),
         (begun({"type": "x", "text": [1]}), block_delta("text_delta", text="a")),
         (begun(TEXT), block_delta("input_json_delta", partial_json="{")),

@@ -209,7 +209,8 @@ def openai_response_events(stream: Stream) -> list[Shown]:
     """A loop over the events of client.responses.create, which shows each delta, and a call without deltas when it is done."""
     shown = Shown()
     calls: dict[int, list[Any]] = {}
-    done: dict[int, str] = {}
+    ended: dict[int, list[Any]] = {}
+    """Calls as they are done, for those of which nothing came before."""
     for event in OPENAI.responses.create(model="m", input="p", stream=True):
         kind = event.type
         if kind == "response.output_text.delta":
@@ -224,18 +225,19 @@ def openai_response_events(stream: Stream) -> list[Shown]:
                 continue
             text = item.arguments if item.type == "function_call" else item.input
             text = text if isinstance(text, str) else ""
-            if kind == "response.output_item.done":
-                done.setdefault(event.output_index, text)
-            calls.setdefault(event.output_index, [item.call_id, item.name, text])
+            into = calls if kind == "response.output_item.added" else ended
+            into[event.output_index] = [item.call_id, item.name, text]
         elif kind in ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"):
             calls[event.output_index][2] += event.delta
         elif kind == "response.function_call_arguments.done":
-            done[event.output_index] = event.arguments
+            ended.setdefault(event.output_index, [None, None, event.arguments])
         elif kind == "response.custom_tool_call_input.done":
-            done[event.output_index] = event.input
+            ended.setdefault(event.output_index, [None, None, event.input])
         elif kind in ("response.completed", "response.incomplete"):
             shown.finish = event.response.status
-    shown.calls = [(a, b, text or done.get(at, "")) for at, (a, b, text) in sorted(calls.items())]
+    for at in sorted(calls.keys() | ended.keys()):
+        call, end = calls.get(at), ended.get(at, [None, None, ""])
+        shown.calls.append(tuple(end) if call is None else (call[0], call[1], call[2] or end[2]))
     return [shown]
 
 

@@ -207,7 +207,7 @@ def _announced(r: random.Random, at: int, begun: Payload, item: Payload, own: li
     done = {"type": "response.output_item.done", "output_index": at, "item": item}
     shown_by_text = item["type"] in ("message", "reasoning")
     first = [added] if not shown_by_text or r.random() < 0.95 else []
-    return item, [*first, *own, *([done] if r.random() < 0.9 else [])]
+    return item, [*first, *own, *([done] if not shown_by_text or r.random() < 0.9 else [])]
 
 
 def _message(r: random.Random, at: int) -> Item:
