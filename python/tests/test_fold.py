@@ -115,6 +115,7 @@ def test_a_chunk_that_breaks_a_rule_does_not_fold(payload: str) -> None:
         ('"function_call":{"arguments":"\\"a"}', '"function_call":{"arguments":"\\\\\\"\\" x"}'),
         ('"reasoning":"a"', '"reasoning_content":"b"'),
         ('"reasoning":"a","thinking":"a"', '"reasoning":"b"'),
+        ('"reasoning":"a"', '"reasoning":"b","thinking":"b"'),
     ],
 )
 def test_deltas_that_contradict_each_other_do_not_fold(deltas: Sequence[str]) -> None:
@@ -150,6 +151,21 @@ def test_a_choice_that_nobody_asked_for_and_one_that_is_missing_do_not_fold() ->
 def test_the_request_says_how_many_choices_there_are(request_text: str, asked: int) -> None:
     assert choices_asked("/v1/completions", request_text) == asked
     assert choices_asked("/v1/chat/completions", request_text) in (asked, json.loads(request_text).get("n"), 1)
+
+
+def test_a_choice_has_its_text_in_one_place() -> None:
+    choice = '{"choices":[{"index":0,"text":"a"%s}]}'
+    assert fold_payloads([choice % ',"delta":null']) == choice % ""
+    refused([choice % ',"delta":{}'])
+    assert fold_payloads(['{"choices":[{"index":0,"text":"","delta":{}}]}'])
+
+
+def test_the_last_event_names_what_was_shown_from_the_first_on() -> None:
+    for last in ({"id": "r"}, {"model": "m"}, {"id": "r", "model": None}):
+        whole = {"type": "response.completed", "response": {**last, "output": []}}
+        events = [("response.created", {"type": "response.created", "response": BASE}), ("response.completed", whole)]
+        with pytest.raises(FoldError):
+            fold_events("response", [(name, json.dumps(event)) for name, event in events])
 
 
 def test_members_are_joined_as_they_are_shown() -> None:
@@ -257,7 +273,7 @@ def arguments(kind: str, text: str, **more: Any) -> dict[str, Any]:
     return {"type": f"response.function_call_arguments.{kind}", "item_id": "c", "output_index": 0, member: text, **more}
 
 
-DONE = {"type": "response.output_text.done", "item_id": "i", "content_index": 0, "text": "ab"}
+DONE = {"type": "response.output_text.done", "item_id": "i", "output_index": 0, "content_index": 0, "text": "ab"}
 BEGUN_CALL = {**CALL, "arguments": ""}
 
 
@@ -288,7 +304,6 @@ def test_a_response_folds_where_its_texts_were_streamed(events: Sequence[dict[st
     [
         (item_event("added", BEGUN_CALL), arguments("delta", "{"), arguments("delta", "}"), arguments("done", "{}")),
         (item_event("added", BEGUN_CALL), arguments("done", "{}")),
-        (item_event("added", BEGUN_CALL),),
         (item_event("added", {**CALL, "arguments": "{"}), arguments("delta", "}"), arguments("done", "{}")),
         (item_event("added", CALL), arguments("done", "{}", item_id=None)),
         (item_event("added", BEGUN_CALL), arguments("delta", "{}", item_id="other")),
@@ -326,7 +341,12 @@ def test_a_call_may_come_in_pieces_or_in_one(events: Sequence[dict[str, Any]]) -
         ((text_delta("ab"),), [{**ITEM, "call_id": "k"}]),
         ((text_delta("ab"),), [{**ITEM, "type": "reasoning"}]),
         ((text_delta("ab"),), [{**ITEM, "arguments": "a"}]),
+        ((text_delta("a"), DONE, text_delta("b")), [ITEM]),
+        ((text_delta("ab"),), [{**ITEM, "summary": [{"type": "output_text", "text": "c"}]}]),
+        ((text_delta("ab"),), [{**ITEM, "content": [*ITEM["content"], {"type": "summary_text", "text": "c"}]}]),
+        ((text_delta("ab"), {"type": "response.x", "error": {}}), [ITEM]),
         ((arguments("delta", "{}"), item_event("done", CALL)), [CALL]),
+        ((arguments("delta", "{}"), item_event("added", BEGUN_CALL), item_event("done", CALL)), [CALL]),
         ((item_event("added", BEGUN_CALL), arguments("delta", "{}")), [CALL]),
         ((item_event("added", {**BEGUN_CALL, "name": "g"}), item_event("done", CALL)), [CALL]),
         ((item_event("added", {**BEGUN_CALL, "name": ""}), item_event("done", CALL)), [CALL]),
@@ -336,6 +356,8 @@ def test_a_call_may_come_in_pieces_or_in_one(events: Sequence[dict[str, Any]]) -
             for begin, events in (
                 ({**CALL, "arguments": "}"}, (arguments("delta", "{"),)),
                 (BEGUN_CALL, (arguments("done", "[]"),)),
+                (BEGUN_CALL, ()),
+                (BEGUN_CALL, (arguments("done", "{}"), arguments("delta", "{}"))),
                 (BEGUN_CALL, (arguments("delta", "{}", output_index=1),)),
                 (BEGUN_CALL, (arguments("delta", "{}", output_index=None),)),
             )
@@ -454,6 +476,7 @@ def test_blocks_become_the_content() -> None:
         (begun(TEXT), {"type": "content_block_stop", "index": 0}, block_delta("text_delta", text="a")),
         (begun(TEXT), block_delta("other_delta", text="a")),
         (begun({"type": "thinking"}),),
+        (begun({"type": "tool_use", "text": "a"}),),
         (begun({"type": "tool_use", "id": "t", "input": {}}), block_delta("text_delta", text="a")),
         (begun({"type": "tool_use", "input": {"a": 1}}), block_delta("input_json_delta", partial_json="{}")),
         (begun(TEXT), block_delta("signature_delta", signature="s")),

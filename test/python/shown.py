@@ -378,8 +378,8 @@ def _has_other_objects(stream: Stream) -> bool:
     return any(one.get("object") != "chat.completion.chunk" for one in _events(stream))
 
 
-def _has_other_places(stream: Stream) -> bool:
-    """Events of one item with several output_index, or events of several items with one."""
+def _has_several_ids(stream: Stream) -> bool:
+    """Events with one id and several output_index, or with several ids and one output_index."""
     places: set[tuple[Json, Json]] = set()
     for event in _events(stream)[:-1]:
         item = event.get("item")
@@ -455,8 +455,8 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "",
         "",
-        "it tells items by output_index where other events tell them by item_id",
-        lambda s, a, b: s.endpoint == "/v1/responses" and _has_other_places(s),
+        "it joins calls whose items have one id, and parts a call whose events have several",
+        lambda s, a, b: s.endpoint == "/v1/responses" and _has_several_ids(s),
         True,
     ),
     Known(

@@ -45,6 +45,11 @@ def parse_chunk(payload: str) -> Chunk:
     return value
 
 
+def is_error(chunk: Chunk) -> bool:
+    """OpenAI's and Anthropic's member, or vLLM's object."""
+    return chunk.get("error") is not None or chunk.get("object") == "error"
+
+
 def fold_payloads(payloads: Iterable[str], choices: int | None = 1) -> str:
     """
     Folds a whole transcript, all `data:` payloads in order, without `[DONE]`, into the JSON text of the completion.
@@ -222,7 +227,7 @@ class Fold:
 
     def add(self, chunk: Chunk) -> None:
         """@raises FoldError"""
-        if chunk.get("error") is not None or chunk.get("object") == "error":
+        if is_error(chunk):
             raise FoldError("a chunk is an error")
         self.join(self._completion, chunk, _OF_PAYLOAD)
         while self._todo:
@@ -272,8 +277,7 @@ class Fold:
             return
         if isinstance(content, _Content) and content.reasons:
             raise FoldError("reasoning stands in two places")
-        used = self._reasoning.setdefault(index, set())
-        used.update(texts)
+        used = self._reasoning.setdefault(index, set(texts))
         if used != texts.keys() or len(set(texts.values())) > 1:
             raise FoldError("reasoning stands under two names")
 
@@ -490,12 +494,15 @@ def _finished(completion: Chunk) -> Chunk:
 
 
 def _finished_choice(choice: Chunk, chat: bool) -> Chunk:
+    text, delta = choice.get("text"), choice.get("delta")
+    if text is not None and delta is not None and _settled(text) != "":
+        raise FoldError("a choice has text and a delta")
     out: Chunk = {}
     for name, value in choice.items():
-        if name == "delta":
+        if name == "delta" and (chat or value is not None):
             out["message"] = _message({} if value is None else value)
         # A choice may have no message of its own, and null says nothing.
-        elif name != "message":
+        elif name not in ("message", "delta"):
             out[name] = _settled(value)
     if chat and "message" not in out:
         out["message"] = _message({})

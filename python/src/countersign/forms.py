@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from .fold import Chunk, FoldError, parse_chunk
+from .fold import Chunk, FoldError, is_error, parse_chunk
 from .raw import CHAT_ENDPOINT
 from .strict_json import is_number, parse, whole_number
 
@@ -41,6 +41,8 @@ def is_final_response(kind: object) -> bool:
 def parse_event(name: str | None, text: str) -> Chunk:
     """@raises FoldError"""
     event = parse_chunk(text)
+    if event.get("type") != "error" and is_error(event):
+        raise FoldError("an event is an error")
     if name is None:
         raise FoldError("an event has no name")
     if event.get("type") != name:

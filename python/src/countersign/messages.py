@@ -15,8 +15,6 @@ from .strict_json import JsonTextError, duplicate_member, number_of, parse_keepi
 
 Json = Any
 
-_TEXT_OF = {"text": "text", "thinking": "thinking", "compaction": "content"}
-"""By a block's type the member that its deltas append to."""
 _BLOCKS = {
     "text_delta": ("text",),
     "citations_delta": ("text",),
@@ -106,8 +104,9 @@ class MessageEvents:
             if index != len(self._blocks) or not isinstance(block, dict):
                 raise FoldError("a block is out of order")
             kind_of_block = block.get("type")
-            text = _TEXT_OF.get(kind_of_block) if isinstance(kind_of_block, str) else None
-            if text is not None and block.get(text) not in (None, ""):
+            # Some clients read these texts in deltas only.
+            texts = ("text", "thinking", "content") if kind_of_block == "compaction" else ("text", "thinking")
+            if any(block.get(name) not in (None, "") for name in texts):
                 raise FoldError("a block begins with text that is no delta")
             # Anthropic's client would add the first delta to "undefined".
             if kind_of_block == "thinking" and block.get("thinking") != "":

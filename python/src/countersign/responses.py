@@ -58,6 +58,7 @@ _ROWS_OF = {
     kind: [row for row in dict.fromkeys(_ROWS.values()) if kind in row.of] for row in _ROWS.values() for kind in row.of
 }
 """By the type of an item."""
+_PART_TYPES = frozenset(row.part[1] for row in _ROWS.values() if row.part is not None)
 _HOLDERS = ("content", "summary", "arguments", "input", "code")
 _IDENTITY = ("type", "name", "call_id")
 """Members of a call by which clients tell it, from its first event on."""
@@ -152,6 +153,9 @@ class ResponseEvents:
             raise FoldError("the response has an attestation of its own")
         if response.get("error") is not None:
             raise FoldError("the final response has an error")
+        # They are shown from the first event on.
+        if self._id not in (None, response.get("id")) or self._model not in ("", response.get("model")):
+            raise _differs()
         _Output(_list_in(response, "output")).compare(self._streamed)
         self._text = next(
             (text[one.value_start : one.value_end] for one in top_level_members(text) if one.key == "response"), None
@@ -167,6 +171,8 @@ class _Streamed:
         self.ends: dict[_Part, str] = {}
         self.added: list[tuple[_Place, Chunk]] = []
         self.done: list[tuple[_Place, Chunk]] = []
+        self._calls: set[str | float | None] = set()
+        """The ids and places of calls that have begun."""
 
     def record(self, kind: str, event: Chunk) -> None:
         """@raises FoldError"""
@@ -177,12 +183,15 @@ class _Streamed:
                 raise FoldError("an event has no item")
             place = _Place(_id_of(item.get("id")), output_index)
             if kind.endswith(".done"):
+                if item.get("type") not in _SHOWN_BY_TEXT:
+                    self._check_begun(place)
                 self.done.append((place, item))
             # Messages and reasoning show nothing before their first delta, and vLLM announces some of them under another's id.
             elif item.get("type") in _SHOWN_BY_TEXT:
                 _check_empty(item)
             else:
                 _check_members(item)
+                self._calls.update(place)
                 self.added.append((place, item))
                 texts = _texts_of(item).items()
                 self.deltas += [(_Part(row, place, 0.0), text) for row, text in texts if text != ""]
@@ -196,7 +205,12 @@ class _Streamed:
             if kind.endswith(".delta"):
                 raise FoldError("a delta is of a type that has no rule")
         elif kind.endswith(".delta"):
-            self.deltas.append((_part_of(row, place, event), text_in(event.get("delta"))))
+            if row.part is None:
+                self._check_begun(place)
+            part = _part_of(row, place, event)
+            if part in self.ends:
+                raise FoldError("a delta comes after the end of its text")
+            self.deltas.append((part, text_in(event.get("delta"))))
         elif kind.endswith(".done"):
             self._end(_part_of(row, place, event), text_in(event.get(row.member)))
 
@@ -211,6 +225,10 @@ class _Streamed:
             # Some engines end a part without its text.
             if text != "":
                 self._end(_part_of(row, place, event), text)
+
+    def _check_begun(self, place: _Place) -> None:
+        if not any(name is not None and name in self._calls for name in place):
+            raise FoldError("an event comes before the beginning of its call")
 
     def _end(self, part: _Part, text: str) -> None:
         if paired(self.ends.setdefault(part, text)) != paired(text):
@@ -298,8 +316,6 @@ class _Output:
         _check_members(item.final)
         texts = _texts_of(item.final)
         for row, text in texts.items():
-            if item.done and row.part is None and row not in item.streamed:
-                continue
             if item.streamed.get(row, "") != text:
                 raise _differs()
         if any(text != "" and row not in texts for row, text in item.streamed.items()):
@@ -313,17 +329,21 @@ class _Output:
         """Rule 3."""
         found = None if place.item_id is None else self._by_id.get(place.item_id)
         if found is None:
-            at = place.output_index or 0.0
-            if not at.is_integer() or not 0 <= at < len(self._items):
-                raise _differs()
-            found = self._items[int(at)]
+            found = self._at(place.output_index or 0.0)
+        if found is None:
+            raise _differs()
         kind = found.final.get("type")
         if row is not None and kind not in row.of:
             raise _differs()
-        # Some clients join calls by their place.
-        if place.output_index != found.place and kind not in _SHOWN_BY_TEXT:
+        # Some clients join calls by their place, and pass over a text at the place of a call.
+        named = found if place.output_index is None else self._at(place.output_index) or found
+        fits = kind in _SHOWN_BY_TEXT and named.final.get("type") == kind
+        if not fits and place.output_index != found.place:
             raise _differs()
         return found
+
+    def _at(self, index: float) -> _Item | None:
+        return self._items[int(index)] if index.is_integer() and 0 <= index < len(self._items) else None
 
 
 class _Texts:
@@ -398,6 +418,15 @@ def _check_members(item: Chunk) -> None:
     for name in (*_HOLDERS, *calls):
         if not is_empty(item.get(name)) and all(row.holder != name for row in rows):
             raise FoldError("an item has the text of another type")
+    for name in ("content", "summary"):
+        for part in _list_in(item, name):
+            kind = part.get("type") if isinstance(part, dict) else None
+            if (
+                isinstance(kind, str)
+                and kind in _PART_TYPES
+                and all(row.part is None or row.part[1] != kind for row in rows)
+            ):
+                raise FoldError("an item has a part of another type")
 
 
 def _check_empty(item: Chunk) -> None:
