@@ -460,6 +460,13 @@ KNOWN: tuple[Known, ...] = (
         True,
     ),
     Known(
+        "openai, events",
+        "calls",
+        "a call whose text is of another JSON type has no deltas",
+        lambda _, a, b: any(not isinstance(call[2], str) for call in b),
+        True,
+    ),
+    Known(
         "anthropic, text", "text", "it shows a text_delta of any block", lambda s, a, b: _has_text_elsewhere(s), True
     ),
     Known(
