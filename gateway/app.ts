@@ -177,7 +177,11 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const member = isMember ? joinPrimary(config.workers) : null;
   const { store, rates, book } = createShared(config, log, member);
   const audit = member === null ? auditLogOf(config, log) : config.audit_log === null ? null : member.audit;
-  const telemetry = createTelemetry(log, tracer, { book: config.api_keys_file === null ? null : book, audit });
+  const telemetry = createTelemetry(log, tracer, {
+    book: config.api_keys_file === null ? null : book,
+    audit,
+    max_answer_bytes: config.max_answer_bytes,
+  });
   member?.metrics(telemetry.registry);
   // An alert on the first refusal needs a value before it.
   for (const code of [...REFUSAL_CODES, ...FAILURE_CODES]) telemetry.metrics.sidecarRefusals.inc({ code }, 0);

@@ -78,7 +78,7 @@ const own = z.object({
     .optional()
     .describe('API keys, one a line; without it everybody who can connect may ask'),
   MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
-  MAX_ANSWER_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest answer that is kept to be attested'),
+  MAX_ANSWER_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest answer attested, or searched for `usage`'),
   MAX_CONNECTIONS: integer(8192, 1, 1_000_000).describe('Open connections, idle ones included'),
   MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once'),
   MAX_CONCURRENT_PER_KEY: limitPerKey.describe('Requests at once of one key (`concurrent=`)'),

@@ -76,7 +76,8 @@ function endOfString(text: string, at: number): number {
   }
 }
 
-function skipValue(text: string, at: number): number {
+/** The offset after the value that begins at `at`. It does not validate. @throws {JsonTextError} when the value does not end. */
+export function endOfValue(text: string, at: number): number {
   const c = text.charCodeAt(at);
   if (c === QUOTE) return skipString(text, at);
   if (c !== 0x7b && c !== 0x5b) {
@@ -118,7 +119,7 @@ export function topLevelMembers(text: string): Member[] {
     i = skipSpace(text, keyEnd);
     if (text[i] !== ':') throw new JsonTextError('a member has no value');
     const valueStart = skipSpace(text, i + 1);
-    const valueEnd = skipValue(text, valueStart);
+    const valueEnd = endOfValue(text, valueStart);
     members.push({ key: JSON.parse(text.slice(keyStart, keyEnd)) as string, keyStart, valueStart, valueEnd });
     i = skipSpace(text, valueEnd);
     if (text[i] === '}') return finish(text, i, members);
@@ -142,7 +143,7 @@ export function arrayElements(text: string): Pick<Member, 'valueStart' | 'valueE
   if (text[i] !== '[') throw new JsonTextError('not a JSON array');
   i = skipSpace(text, i + 1);
   while (text[i] !== ']') {
-    const valueEnd = skipValue(text, i);
+    const valueEnd = endOfValue(text, i);
     elements.push({ valueStart: i, valueEnd });
     i = skipSpace(text, valueEnd);
     if (text[i] === ',') i = skipSpace(text, i + 1);

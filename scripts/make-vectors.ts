@@ -9,6 +9,7 @@ import { COLLATERAL_CASES } from './vectors/cases-collateral.ts';
 import { DEVICE_CASES } from './vectors/cases-device.ts';
 import { ENDPOINT_CASES } from './vectors/cases-endpoints.ts';
 import { EXCHANGE_CASES } from './vectors/cases-exchange.ts';
+import { STREAM_CASES } from './vectors/cases-streams.ts';
 import { TOKEN_CASES } from './vectors/cases-token.ts';
 import { type Case, json, type Kit, makeKit } from './vectors/kit.ts';
 import { manifestOf } from './vectors/manifest.ts';
@@ -46,6 +47,7 @@ const made: [string, Vector][] = [];
 for (const one of [
   ...EXCHANGE_CASES,
   ...ENDPOINT_CASES,
+  ...STREAM_CASES,
   ...BATCH_CASES,
   ...TOKEN_CASES,
   ...DEVICE_CASES,

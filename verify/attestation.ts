@@ -80,7 +80,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     ...(input instanceof Uint8Array ? { transcript: input } : {}),
   };
   const list = new CheckList(stopAtFailure);
-  const given = await list.run('form', [], () => checkForm(input, limits));
+  const given = await list.run('form', [], () => checkForm(input, expected.event, limits));
   const attestation = given?.attestation ?? EMPTY;
 
   const hashed = await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
@@ -145,10 +145,10 @@ async function checkProcessor(
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */
 const EMPTY: Attestation = { raw: '', nonce: '', token: '' };
 
-function checkForm(input: unknown, limits: VerifyOptions['limits']) {
+function checkForm(input: unknown, event: boolean | undefined, limits: VerifyOptions['limits']) {
   if (input instanceof Uint8Array)
     return passed('an event stream that carries an attestation', readInput(attestationOf(input, limits), limits));
-  const given: Input = readInput(input, limits);
+  const given: Input = readInput(input, limits, event);
   return passed(given.carrier === null ? 'an attestation' : 'a response that carries an attestation', given);
 }
 

@@ -19,7 +19,7 @@ interface AttestationJson {
 }
 
 export interface Attestor {
-  /** Registers the backend's id of the completion. From then on a lookup by that id reports the attestation as pending. */
+  /** Registers an id that the backend gave the completion. From then on a lookup by that id reports the attestation as pending. */
   name(exchange: TeeExchange, completionId: string): void;
   /**
    * `onDisconnect` registers a callback for the client's disconnect.
@@ -58,9 +58,9 @@ export interface InBatch {
 /** Storing never fails for its caller, because the response carries its attestation anyway. Only `find` reports errors. */
 export interface Store {
   begin(owner: Owner, id: string): void;
-  /** Registers the completion's id while its stream runs. An attestation of another response that is stored under it stays. */
+  /** Registers an id of the completion while its stream runs. Until {@link keep}, another response's attestation under it stays. */
   name(owner: Owner, id: string, completionId: string): void;
-  /** Stores the attestation under both ids. The shared members of a batch are stored once. */
+  /** Stores the attestation under its id, `completionId` and all registered ids. The shared members of a batch are stored once. */
   keep(owner: Owner, id: string, completionId: string | null, attestation: Buffer<ArrayBuffer> | InBatch): void;
   drop(owner: Owner, id: string): void;
   /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */

@@ -18,7 +18,7 @@ const MAX_SESSIONS = 4;
 export const unavailable = (message: string) =>
   new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
 
-export const timedOut = () => unavailable('The attestation did not come in time.');
+export const timedOut = () => unavailable('The attestation did not come in time (ATTEST_TIMEOUT_MS).');
 
 export const noSession = () => new Problem('not_found', 'No processor signs here: there are no sessions.');
 

@@ -87,12 +87,11 @@ export interface MemoryStore extends Store {
 
 const PENDING = { state: 'pending' } as const;
 
-/** An allocation and the number of ids that refer to it. It is freed when no id does. */
+/** An attestation. It is stored under the gateway's id; under each id of the completion, the key of that entry is stored. */
 interface Entry {
   readonly allocation: Allocation;
   /** For a batch: the shared members, and their offset in the text of the allocation. */
   readonly shared: { readonly members: Members; readonly at: number } | null;
-  references: number;
 }
 /** Bytes that an entry costs beside its text. */
 const ENTRY_BYTES = 512;
@@ -113,64 +112,69 @@ export function createMemoryStore(options: {
   attestation_store_bytes: number;
 }): MemoryStore {
   const slabs = new Slabs();
-  const cache = new LRUCache<string, Entry>({
+  const cache = new LRUCache<string, Entry | string>({
     maxSize: options.attestation_store_bytes,
-    sizeCalculation: (entry, key) => ENTRY_BYTES + 2 * key.length + entry.allocation.bytes + shareOf(entry),
+    sizeCalculation: (entry, key) =>
+      ENTRY_BYTES +
+      2 * key.length +
+      (typeof entry === 'string' ? 2 * entry.length : entry.allocation.bytes + shareOf(entry)),
     ttl: options.attestation_ttl_ms,
-    dispose: (entry) => release(entry),
+    dispose: (entry) => free(entry),
   });
-  const release = (entry: Entry): void => {
-    if (--entry.references === 0) entry.allocation.free();
+  const free = (entry: Entry | string): void => {
+    if (typeof entry !== 'string') entry.allocation.free();
   };
-  const allocated = (attestation: Buffer<ArrayBuffer> | InBatch): Omit<Entry, 'references'> => {
+  const allocated = (attestation: Buffer<ArrayBuffer> | InBatch): Entry => {
     if (!('members' in attestation)) return { allocation: slabs.allocate(attestation), shared: null };
     const { start, members, end } = attestation;
     const allocation = slabs.allocate(Buffer.concat([start, end]));
     return { allocation, shared: { members, at: start.length } };
   };
-  const insert = (key: string, entry: Entry): void => {
-    cache.set(key, entry);
-    // The cache does not take an entry that is larger than its limit.
-    if (cache.peek(key) === entry) entry.references++;
-  };
   // An owner is base64url or one word, so it contains no space.
   const keyOf = (owner: Owner, id: string) => `${owner} ${id}`;
-  /** Keys of responses that are not complete. They are kept apart because a response may run longer than the cache keeps its entries. */
-  const pending = new Set<string>();
-  /** The pending key of the completion's id, by the key of our id. */
-  const names = new Map<string, string>();
-  const clearPending = (key: string): void => {
-    const named = names.get(key);
-    if (named !== undefined) pending.delete(named);
+  /** Keys of responses that are not complete, each with the key of our id. They are kept apart because a response may run longer than the cache keeps its entries. */
+  const pending = new Map<string, string>();
+  /** The keys of the completion's ids, by the key of our id. */
+  const names = new Map<string, Set<string>>();
+  /** Removes the pending keys of a response, and returns those of its completion's ids. */
+  const settle = (key: string): ReadonlySet<string> => {
+    const named = names.get(key) ?? new Set();
+    for (const one of [key, ...named]) if (pending.get(one) === key) pending.delete(one);
     names.delete(key);
-    pending.delete(key);
+    return named;
   };
   return {
-    begin: (owner, id) => void pending.add(keyOf(owner, id)),
+    begin(owner, id) {
+      const key = keyOf(owner, id);
+      pending.set(key, key);
+    },
     name(owner, id, completionId) {
-      const key = keyOf(owner, completionId);
-      if (cache.has(key) || pending.has(key)) return;
-      pending.add(key);
-      names.set(keyOf(owner, id), key);
+      const [key, named] = [keyOf(owner, id), keyOf(owner, completionId)];
+      names.set(key, (names.get(key) ?? new Set()).add(named));
+      if (!cache.has(named) && !pending.has(named)) pending.set(named, key);
     },
     keep(owner, id, completionId, attestation) {
-      clearPending(keyOf(owner, id));
-      // This reference keeps the entry alive until its ids are inserted.
-      const entry: Entry = { ...allocated(attestation), references: 1 };
-      insert(keyOf(owner, id), entry);
-      if (completionId !== null) insert(keyOf(owner, completionId), entry);
-      release(entry);
+      const key = keyOf(owner, id);
+      const named = new Set(settle(key));
+      if (completionId !== null) named.add(keyOf(owner, completionId));
+      named.delete(key);
+      const entry = allocated(attestation);
+      cache.set(key, entry);
+      // The cache does not take an entry that is larger than its limit.
+      if (cache.peek(key) !== entry) return free(entry);
+      for (const one of named) cache.set(one, key);
     },
     drop(owner, id) {
       const key = keyOf(owner, id);
-      clearPending(key);
+      settle(key);
       cache.delete(key);
     },
     find(owner, id) {
       // `get` would renew the entry: frequent reads would keep it, and its slab, from being evicted.
       const key = keyOf(owner, id);
-      const entry = cache.peek(key);
-      if (entry !== undefined) return { state: 'ready', json: textOf(entry) };
+      const found = cache.peek(key);
+      const entry = typeof found === 'string' ? cache.peek(found) : found;
+      if (typeof entry === 'object') return { state: 'ready', json: textOf(entry) };
       return pending.has(key) ? PENDING : null;
     },
     reachable: null,

@@ -66,16 +66,21 @@ export function createSharedStore(
   const drop = (key: string) => void connection.run((client) => client.del(key)).catch(ignore);
   const markPending = (key: string) => void set(key, PENDING, PENDING_MS).catch(ignore);
 
-  const running = new Set<string>();
-  const renewing = setInterval(() => running.forEach(markPending), RENEW_MS).unref();
+  /** The keys of responses that are not complete, each with those of its completion's ids. */
+  const running = new Map<string, Set<string>>();
+  const renewing = setInterval(() => {
+    for (const key of running.keys()) markPending(key);
+  }, RENEW_MS).unref();
 
-  async function fromServer(key: string): Promise<Kept | null> {
+  async function fromServer(key: string, alias = false): Promise<Kept | null> {
     const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
     if (value === null) return null;
     if (value[0] === BRACE) return { state: 'ready', json: Buffer.from(value) };
     if (value[0] === IN_BATCH.charCodeAt(0)) return inBatch(value);
     const text = value.toString('latin1');
-    return text.startsWith(ALIAS) ? fromServer(text.slice(ALIAS.length)) : { state: 'pending' };
+    if (!text.startsWith(ALIAS)) return { state: 'pending' };
+    // A backend that names our ids could make aliases of aliases.
+    return alias ? null : fromServer(text.slice(ALIAS.length), true);
   }
 
   async function inBatch(value: Buffer): Promise<Kept | null> {
@@ -121,24 +126,29 @@ export function createSharedStore(
     begin(owner, id) {
       memory.begin(owner, id);
       const key = keyOf(owner, id);
-      running.add(key);
+      running.set(key, new Set());
       markPending(key);
     },
     name(owner, id, completionId) {
       memory.name(owner, id, completionId);
       const ttl_ms = options.max_answer_ms + options.attest_timeout_ms;
-      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' }).catch(ignore);
+      const [key, named] = [keyOf(owner, id), keyOf(owner, completionId)];
+      running.get(key)?.add(named);
+      set(named, ALIAS + key, ttl_ms, { condition: 'NX' }).catch(ignore);
     },
     keep(owner, id, completionId, attestation) {
       memory.keep(owner, id, completionId, attestation);
       const key = keyOf(owner, id);
+      const named = new Set(running.get(key));
+      if (completionId !== null) named.add(keyOf(owner, completionId));
+      named.delete(key);
       running.delete(key);
       const { attestation_ttl_ms } = options;
       const stored =
         'members' in attestation ? setInBatch(key, attestation) : set(key, attestation, attestation_ttl_ms);
       // When the attestation cannot be stored, for instance on a full server, the pending entry is removed.
       stored.catch(() => drop(key));
-      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, attestation_ttl_ms).catch(ignore);
+      for (const one of named) set(one, ALIAS + key, attestation_ttl_ms).catch(ignore);
     },
     drop(owner, id) {
       memory.drop(owner, id);

@@ -160,7 +160,8 @@ function problemOf(cause: unknown, hasHead: boolean): Problem {
   const kind = cause instanceof BackendFault ? cause.kind : null;
   if (kind === 'stopped')
     return new Problem('overloaded', 'The gateway was told to stop before the answer ended.', { retryAfterSeconds: 1 });
-  if (kind === 'timeout') return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
+  if (kind === 'timeout')
+    return new Problem('backend_timeout', 'The backend stayed silent for too long (BACKEND_TIMEOUT_MS).', { cause });
   if (hasHead)
     return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });
   if (kind === 'not_http') return new Problem('backend_bad_response', 'The backend did not answer in HTTP.', { cause });

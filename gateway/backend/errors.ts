@@ -74,10 +74,14 @@ export function errorOf(status: number, parsed: unknown): ErrorBody {
     message,
     text(source.param) ?? location(parsed.detail),
     code,
-    text(source.type) ?? errorType(status),
+    classOf(source.type) ?? errorType(status),
   );
   return nested === null ? { error } : { ...parsed, error: { ...error, ...nested, ...error } };
 }
+
+/** OpenAI's classes of errors, and those like them. vLLM sends the names of Python's classes, by which no client goes. */
+const classOf = (type: unknown): string | null =>
+  typeof type === 'string' && /^[a-z][a-z0-9_.-]*$/.test(type) ? text(type) : null;
 
 /** FastAPI's `detail` is a text or a list of `{loc, msg}`. Its `input` repeats the prompt and is left out. */
 function detail(value: unknown): string | null {

@@ -2,19 +2,13 @@
 // and finds the event that carries the attestation.
 import { isUtf8 } from 'node:buffer';
 import { topLevelMembers } from '../../proto/json.ts';
-import {
-  type EventKind,
-  type EventRecord,
-  isFinalResponse,
-  recordEvents,
-  type StreamForm,
-  type TextDelta,
-} from '../../proto/stream/events.ts';
-import { EVENT_END, isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
-import { ByteTemplate, bufferOf, EMPTY, type Hole, LineHash } from '../http/bytes.ts';
+import { type EventKind, type EventRecord, isFinalResponse } from '../../proto/stream/events.ts';
+import { recordEvents, type StreamForm } from '../../proto/stream/forms.ts';
+import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
+import { bufferOf, EMPTY, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
-import { badResponse, type Folded } from '../offload/jobs.ts';
-import { MAX_EVENT_BYTES, MAX_TEMPLATE_BYTES, type Observed, type StreamRecorder, unreadable } from './recorder.ts';
+import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
+import { type Observed, type StreamRecorder, unreadable } from './recorder.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;
@@ -24,10 +18,9 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   #events = 0;
   #bytes = 0;
   #complete = false;
-  #repeated: RepeatedEvent | null = null;
 
   constructor(form: Exclude<StreamForm, 'completion'>, max_answer_bytes: number) {
-    this.reader = new NamedEventReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+    this.reader = new NamedEventReader(max_answer_bytes);
     this.#max_answer_bytes = max_answer_bytes;
     this.#record = recordEvents(form);
   }
@@ -41,22 +34,6 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     return this.#complete;
   }
 
-  takeRepeated(bytes: Buffer): number {
-    let at = 0;
-    for (;;) {
-      const found = this.#repeated?.template.read(bytes, at) ?? null;
-      if (this.#repeated === null || found === null) return at;
-      const { start_bytes, name, text_at } = this.#repeated;
-      const payload = bytes.subarray(at + start_bytes, found.end - EVENT_END.length);
-      const { values, end } = found;
-      const sequence = values[1 - text_at];
-      if (!this.#fits(payload)) return at;
-      if (!this.#record.repeat(values[text_at] as string, sequence === undefined ? null : Number(sequence))) return at;
-      this.#count({ name, payload });
-      at = end;
-    }
-  }
-
   mayRelease = (): boolean => false;
 
   /** @throws {Problem} backend_bad_response */
@@ -65,8 +42,6 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     const kind = this.#add(event);
     if (kind === 'error') return { kind: 'error', event: writeNamedEvent(event) };
     this.#count(event);
-    const { textDelta } = this.#record;
-    this.#repeated = textDelta === null ? null : repeatedEvent(event, textDelta);
     this.#complete ||= kind === 'final' ? isFinalResponse(event.name) : event.name === 'message_stop';
     return { kind: kind === 'final' ? 'finish' : 'chunk', live: false };
   }
@@ -107,61 +82,13 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     return orBadResponse(() => this.#record.add(name, text));
   }
 
-  #fits(payload: Uint8Array): boolean {
-    return this.#bytes + payload.length + 1 <= this.#max_answer_bytes;
-  }
-
   #count({ name, payload }: NamedEvent): void {
-    if (!this.#fits(payload)) throw badResponse('The answer grew larger than what is attested.');
+    if (this.#bytes + payload.length + 1 > this.#max_answer_bytes) throw answerTooLarge(this.#max_answer_bytes);
     this.#bytes += payload.length + 1;
     this.#events++;
     this.#hash.add(Buffer.from(String(name)));
     this.#hash.add(payload);
   }
-}
-
-/** A text delta, as most events of a stream are. The next event nearly always differs only in its text and its sequence number. */
-interface RepeatedEvent {
-  readonly template: ByteTemplate;
-  readonly name: string | null;
-  /** Bytes before its payload. */
-  readonly start_bytes: number;
-  /** Which of the template's holes is the text; the other one, if there is one, is the sequence number. */
-  readonly text_at: 0 | 1;
-}
-
-/** Returns null where an event of the same pattern could have another meaning. */
-function repeatedEvent(event: NamedEvent, { member, text, sequence }: TextDelta): RepeatedEvent | null {
-  const written = bufferOf(writeNamedEvent(event)).toString('latin1');
-  // An escaped name could hide a second member of that name, and a payload of several lines is written in another form.
-  if (written.length > MAX_TEMPLATE_BYTES || written.includes('\\') || bufferOf(event.payload).includes('\n'))
-    return null;
-  const ranges = [rangeOf(written, `"${member}"`, ':"', Buffer.from(text).toString('latin1'), /^"/)];
-  if (sequence !== null) ranges.push(rangeOf(written, '"sequence_number"', ':', String(sequence), /^[,}]/));
-  const [first, second] = ranges;
-  if (first === null || first === undefined || second === null) return null;
-  const text_at = second === undefined || first.from < second.from ? 0 : 1;
-  const inOrder = second === undefined ? [first] : text_at === 0 ? [first, second] : [second, first];
-  const ends = [0, ...inOrder.map(({ to }) => to)];
-  const starts = [...inOrder.map(({ from }) => from), written.length];
-  const parts = starts.map((to, i) => new Uint8Array(Buffer.from(written.slice(ends[i], to), 'latin1')));
-  const holes = inOrder.map((range): Hole => (range === first ? 'text' : 'integer'));
-  const start_bytes = written.indexOf('\ndata: ') + '\ndata: '.length;
-  return { template: new ByteTemplate(parts, holes), name: event.name, start_bytes, text_at };
-}
-
-/** The offsets of a member's value; null unless the member occurs once and is written exactly so. */
-function rangeOf(written: string, name: string, before: string, value: string, after: RegExp): TextRange | null {
-  const at = written.indexOf(name);
-  const from = at + name.length + before.length;
-  const to = from + value.length;
-  if (at < 0 || written.indexOf(name, at + 1) >= 0) return null;
-  return written.startsWith(before + value, at + name.length) && after.test(written.slice(to)) ? { from, to } : null;
-}
-
-interface TextRange {
-  readonly from: number;
-  readonly to: number;
 }
 
 const ATTESTATION = Buffer.from(',"attestation":');

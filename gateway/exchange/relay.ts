@@ -2,7 +2,7 @@
 // cancelled.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { BatchGroup } from '../../proto/frames.ts';
-import type { StreamForm } from '../../proto/stream/events.ts';
+import type { StreamForm } from '../../proto/stream/forms.ts';
 import type {
   Backend,
   BackendCall,
@@ -139,6 +139,7 @@ class Relay implements ResponseHandler, Port {
   }
 
   end(): void {
+    this.#exchange.watch.ended();
     this.#delivery?.end();
   }
 

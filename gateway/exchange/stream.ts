@@ -4,7 +4,7 @@ import { SseError } from '../../proto/stream/sse.ts';
 import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';
-import type { Folded } from '../offload/jobs.ts';
+import { answerTooLarge, type Folded } from '../offload/jobs.ts';
 import { NamedRecorder } from './named-recorder.ts';
 import { type Observed, Recorder, type StreamRecorder } from './recorder.ts';
 import { backpressureWriter, type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
@@ -12,6 +12,9 @@ import { backpressureWriter, type Delivery, headersOf, type Port, type TeeExchan
 const KEEPALIVE_MS = 5_000;
 /** How long the backend may keep its stream open after the response is complete. */
 const AFTER_DONE_MS = 1_000;
+
+/** Some backends name another id in each event. */
+const MAX_IDS = 16;
 
 /** Replaces the backend's content-type, because another charset would give the same bytes another meaning. */
 const STREAM_TYPE = 'text/event-stream; charset=utf-8';
@@ -32,8 +35,8 @@ export function streamDelivery(
   if (streamForm === null)
     throw new Problem('backend_bad_response', 'The backend streams where no stream can be attested.');
   return streamForm === 'completion'
-    ? deliver(new Recorder(max_answer_bytes, choices), head, port, exchange, attestor)
-    : deliver(new NamedRecorder(streamForm, max_answer_bytes), head, port, exchange, attestor);
+    ? deliver(new Recorder(max_answer_bytes, choices), head, port, exchange, attestor, max_answer_bytes)
+    : deliver(new NamedRecorder(streamForm, max_answer_bytes), head, port, exchange, attestor, max_answer_bytes);
 }
 
 /** Sends only events that were hashed, in the form in which the gateway writes them, and comments of its own. */
@@ -43,13 +46,15 @@ function deliver<E>(
   port: Port,
   exchange: TeeExchange,
   attestor: Attestor,
+  max_answer_bytes: number,
 ): Delivery {
   const { outgoing } = exchange;
   const { reader } = recorder;
   /** The event with the finish reason and the events after it, in order. Empty until such an event arrives. */
   let held: Held<E>[] = [];
   let ended = false;
-  let idRegistered = false;
+  /** The first ids that the response had. The attestation is found under them, under its last one, and under the gateway's own. */
+  const ids = new Set<string>();
   let comments = 0;
   let drainTimer: NodeJS.Timeout | null = null;
   const write = backpressureWriter(exchange, port);
@@ -65,15 +70,11 @@ function deliver<E>(
     if (events.length > 0) write(recorder.write(events));
   }
 
-  /** Forwards repeated events, which are most of a stream, as they are. Parses the others. */
   function takeChunk(chunk: Buffer): void {
     exchange.hold(chunk);
-    const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.takeRepeated(chunk);
-    if (repeated === chunk.length) return write(chunk);
-    if (repeated > 0) write(chunk.subarray(0, repeated));
     const events: E[] = [];
     try {
-      reader.push(chunk.subarray(repeated), events);
+      reader.push(chunk, events);
     } finally {
       // The events before an invalid line are still delivered.
       handleEvents(events);
@@ -120,9 +121,10 @@ function deliver<E>(
   function observe(event: E, ready: readonly E[]): Observed {
     try {
       const observed = recorder.observe(event);
-      if (!idRegistered && recorder.completionId !== null) {
-        idRegistered = true;
-        attestor.name(exchange, recorder.completionId);
+      const { completionId } = recorder;
+      if (completionId !== null && ids.size < MAX_IDS && !ids.has(completionId)) {
+        ids.add(completionId);
+        attestor.name(exchange, completionId);
       }
       return observed;
     } catch (error) {
@@ -170,6 +172,12 @@ function deliver<E>(
     port.done({ status: head.status, tee: 'failed', problem });
   }
 
+  function problemOf(error: unknown): Problem {
+    if (!(error instanceof SseError)) return asProblem(error);
+    if (error.reason === 'too_large') return answerTooLarge(max_answer_bytes);
+    return new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`);
+  }
+
   function guarded(step: () => void): void {
     if (ended) return;
     try {
@@ -177,11 +185,7 @@ function deliver<E>(
     } catch (error) {
       // The stream may already have ended, for instance with a backend's error, before this error occurred.
       if (ended) return;
-      endWithError(
-        error instanceof SseError
-          ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`)
-          : asProblem(error),
-      );
+      endWithError(problemOf(error));
     }
   }
 

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { isDigest } from '../../proto/bytes.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
-import { streamFormOf } from '../../proto/stream/events.ts';
+import { streamFormOf } from '../../proto/stream/forms.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import type { GatewayConfig } from '../config.ts';
@@ -149,7 +149,10 @@ export function teeDelivery(
 ): Delivery {
   const encoded = head.headers['content-encoding'];
   if (encoded !== undefined && encoded !== 'identity')
-    throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
+    throw new Problem(
+      'backend_bad_response',
+      'The backend compressed an answer that is to be attested: turn its compression off.',
+    );
   exchange.outgoing.setHeader('x-attestation-id', exchange.id);
   const make = mediaType(head.headers) === 'text/event-stream' ? streamDelivery : wholeDelivery;
   return make(head, port, exchange, attestor, config.max_answer_bytes);

@@ -3,7 +3,7 @@ import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { ChunkBuffer, EMPTY } from '../http/bytes.ts';
 import { asProblem } from '../http/problem.ts';
-import { badResponse } from '../offload/jobs.ts';
+import { answerTooLarge } from '../offload/jobs.ts';
 import { type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
 
 export function wholeDelivery(
@@ -39,7 +39,7 @@ export function wholeDelivery(
     data(chunk) {
       exchange.hold(chunk);
       if (chunks.bytes + chunk.length <= max_answer_bytes) chunks.add(chunk);
-      else port.refuse(badResponse('The answer is larger than what is attested.'));
+      else port.refuse(answerTooLarge(max_answer_bytes));
     },
     end: () => void send().catch((error) => port.refuse(asProblem(error))),
     fail: (problem) => port.refuse(problem),

@@ -1,13 +1,5 @@
 // Operations on bytes in JavaScript: for a few hundred bytes, a call into Node costs more.
-import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
-
-/** Whether `one` holds, from `at` on, the bytes of `other` from `from` to `to`. False where `one` is too short. */
-function isSame(one: Uint8Array, at: number, other: Uint8Array, from: number, to: number): boolean {
-  if (at + to - from > one.length) return false;
-  for (let i = from; i < to; i++) if (one[at + i - from] !== other[i]) return false;
-  return true;
-}
 
 const ZERO = 0x30;
 const LOWER_A = 0x61;
@@ -161,67 +153,4 @@ export class LineHash {
     if (this.#length > 0) this.#hash.update(this.#buffer.subarray(0, this.#length));
     this.#length = 0;
   }
-}
-
-// Recognizes bytes that equal earlier ones except for a few values.
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const NINE = 0x39;
-/** Every integer of so many digits is exact in JavaScript. */
-const MAX_DIGITS = 15;
-
-/** `text`: the inside of a JSON string, without quotes, escapes and control characters. `integer`: a JSON number of digits only. */
-export type Hole = 'text' | 'integer';
-
-/** A pattern of bytes with holes for values. Bytes that match are as valid in UTF-8 and JSON as those that the pattern was made from. */
-export class ByteTemplate {
-  readonly #parts: readonly Uint8Array[];
-  readonly #holes: readonly Hole[];
-
-  /** @param parts the bytes before, between and after the holes, copied by the caller. */
-  constructor(parts: readonly Uint8Array[], holes: readonly Hole[]) {
-    this.#parts = parts;
-    this.#holes = holes;
-  }
-
-  /** Matches the bytes from `at` on: returns the values in the holes and the offset after the match, or null without a complete match. */
-  read(bytes: Buffer, at: number): { readonly values: readonly string[]; readonly end: number } | null {
-    const values: string[] = [];
-    let end = at;
-    for (const [i, part] of this.#parts.entries()) {
-      if (end + part.length > bytes.length || !isSame(bytes, end, part, 0, part.length)) return null;
-      end += part.length;
-      const hole = this.#holes[i];
-      if (hole === undefined) continue;
-      const value = hole === 'text' ? textAt(bytes, end) : integerAt(bytes, end);
-      if (value === null) return null;
-      values.push(value.text);
-      end = value.end;
-    }
-    return { values, end };
-  }
-}
-
-interface Value {
-  readonly text: string;
-  readonly end: number;
-}
-
-function textAt(bytes: Buffer, from: number): Value | null {
-  let end = from;
-  let ascii = true;
-  for (let byte = bytes[end]; byte !== QUOTE; byte = bytes[++end]) {
-    if (byte === undefined || byte < 0x20 || byte === BACKSLASH) return null;
-    if (byte > 0x7f) ascii = false;
-  }
-  if (!ascii && !isUtf8(bytes.subarray(from, end))) return null;
-  return { text: bytes.toString(ascii ? 'latin1' : 'utf8', from, end), end };
-}
-
-function integerAt(bytes: Buffer, from: number): Value | null {
-  let end = from;
-  for (let byte = bytes[end]; byte !== undefined && byte >= ZERO && byte <= NINE; byte = bytes[++end]);
-  if (end === from || end - from > MAX_DIGITS || (bytes[from] === ZERO && end - from > 1)) return null;
-  return { text: bytes.toString('latin1', from, end), end };
 }

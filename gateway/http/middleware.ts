@@ -4,6 +4,7 @@ import { IncomingMessage, ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
 import { ANYONE } from '../keys/keys.ts';
+import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
 import { restOfDay_ms } from '../usage/usage.ts';
 import { MANY_BYTES } from './bytes.ts';
@@ -106,15 +107,25 @@ export function authenticated({ keys }: Deps): Middleware<ExchangeContext> {
 /** For routes without a body, whose request is complete with its head. @throws {Problem} overloaded */
 export const withoutBody: Middleware = (c) => c.env.permit.received();
 
+function mayHold(permit: ConcurrencyPermit, bytes: number): boolean {
+  try {
+    permit.hold(bytes);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate or a shared limit applies.
  */
-export function bounded({ config, concurrency, rates }: Deps): Middleware<ExchangeContext> {
+export function bounded({ config, concurrency, rates, telemetry }: Deps): Middleware<ExchangeContext> {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
     const permit = concurrency.acquire(caller);
     c.env.permit = permit;
+    if (telemetry.counts) c.env.watch.hold = (bytes) => mayHold(permit, bytes);
     onDelivered(outgoing, () => permit.release());
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>

@@ -83,6 +83,11 @@ export class PacedConnection extends Duplex {
     return this.#socket.remoteAddress;
   }
 
+  /** A request has not had its whole response yet. */
+  get busy(): boolean {
+    return this.#current !== null || this.#waiting.length > 0;
+  }
+
   /** Emits `timeout` whenever nothing has moved on the connection for `ms`. */
   setTimeout(ms: number, listener?: () => void): this {
     this.#socket.setTimeout(ms);

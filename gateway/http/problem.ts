@@ -23,6 +23,8 @@ export type ProblemCode =
   | 'http_version_not_supported'
   | 'backend_unreachable'
   | 'backend_bad_response'
+  | 'stream_not_foldable'
+  | 'answer_too_large'
   | 'backend_timeout'
   | 'attestation_unavailable'
   | 'store_unavailable'
@@ -64,6 +66,8 @@ export const STATUS: Record<ProblemCode, number> = {
   http_version_not_supported: 505,
   backend_unreachable: 502,
   backend_bad_response: 502,
+  stream_not_foldable: 502,
+  answer_too_large: 502,
   backend_timeout: 504,
   attestation_unavailable: 503,
   store_unavailable: 503,

@@ -93,16 +93,18 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   );
   server.on('connect', (incoming: IncomingMessage) => {
     const connection = connectionOf(incoming);
+    // Node no longer listens for errors, `drain` and `timeout` here, so responses to earlier requests could neither fail nor end.
+    if (connection.busy) return void connection.destroy();
     const fault = new Problem('method_not_allowed', 'This is no proxy.');
     connection.endWith(() => refuseOnSocket(connection, fault, log));
   });
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (error.code === 'ECONNRESET') return void socket.destroy();
-    const connection = socket as PacedConnection;
-    const refused = () => refuseOnSocket(connection, problemOf(error), log);
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+    // Node reports a failed TLS handshake here too, with a socket that never carried HTTP.
+    if (error.code === 'ECONNRESET' || !(socket instanceof PacedConnection)) return void socket.destroy();
+    const refused = () => refuseOnSocket(socket, problemOf(error), log);
     // The missing bytes may have arrived already, and wait behind a response in progress.
-    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connection.endWithUnlessBusy(refused);
-    else connection.endWith(refused);
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') socket.endWithUnlessBusy(refused);
+    else socket.endWith(refused);
   });
   return server;
 }

@@ -57,7 +57,7 @@ const MAX_IDLE_KEYS = 256;
 
 const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });
 
-const full = () => overloaded('The gateway is at its capacity.');
+const full = () => overloaded('The gateway serves as many requests as it may (MAX_CONCURRENT_REQUESTS).');
 
 /** The error for a key that has reached its limit. */
 export const tooMany = (limit: number, kind: Counted) =>
@@ -142,7 +142,8 @@ class LocalPermit implements ConcurrencyPermit {
 
   stream(): void {
     if (this.#released) return;
-    if (this.#total.streams >= this.#limits.max_streams) throw overloaded('The gateway has as many streams as it can.');
+    if (this.#total.streams >= this.#limits.max_streams)
+      throw overloaded('The gateway has as many streams as it may (MAX_STREAMS).');
     within(this.#key.streams, this.#caller.limits.streams ?? this.#perKey.streams, 'streams');
     this.#streams = 1;
     this.#total.streams++;
@@ -159,12 +160,14 @@ class LocalPermit implements ConcurrencyPermit {
   hold(bytes: number, announced = 0): void {
     if (this.#released) return;
     if (this.#total.bytes + bytes + announced > this.#limits.max_held_bytes)
-      throw overloaded('The gateway holds as much as it can.');
+      throw overloaded('The gateway holds as many bytes of requests and answers as it may (MAX_HELD_BYTES).');
     const limit = this.#perKey.bytes;
     if (limit > 0 && this.#key.bytes + bytes + announced > limit)
-      throw new Problem('rate_limit_exceeded', `This API key may have ${limit} bytes in the gateway at once.`, {
-        retryAfterSeconds: 1,
-      });
+      throw new Problem(
+        'rate_limit_exceeded',
+        `This API key may have ${limit} bytes in the gateway at once (MAX_HELD_BYTES_PER_KEY).`,
+        { retryAfterSeconds: 1 },
+      );
     this.#bytes += bytes;
     this.#total.bytes += bytes;
     this.#key.bytes += bytes;

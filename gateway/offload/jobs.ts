@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type * as z from 'zod';
-import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/attestation/raw.ts';
+import { buildRaw, CHAT_ENDPOINT, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/attestation/raw.ts';
 import { duplicateMember, hasAtMost, isObject, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import {
   chatRequestSchema,
@@ -13,8 +13,8 @@ import {
   MAX_MESSAGES,
   teeSchema,
 } from '../../proto/openai.ts';
-import { streamFormOf } from '../../proto/stream/events.ts';
 import { type JsonPart, joined } from '../../proto/stream/fold.ts';
+import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
@@ -50,7 +50,7 @@ export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller
     tee,
     request: text,
     forward: forward === text ? body : forward,
-    choices: choicesOf(endpoint, request.n, (value as { prompt?: unknown }).prompt),
+    choices: choicesAsked(endpoint === 'chat' ? CHAT_ENDPOINT : '/v1/completions', value),
     stream: request.stream === true,
     model: request.model ?? undefined,
   };
@@ -113,16 +113,11 @@ function readTee(value: unknown): Tee | null {
   return data.batch === true ? 'batch' : 'strict';
 }
 
-function choicesOf(endpoint: Endpoint, n: number | null | undefined, prompt: unknown): number {
-  const many = endpoint === 'completion' && Array.isArray(prompt) && typeof prompt[0] !== 'number';
-  return (n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
-}
-
 // Parses a body of a route that only the backend knows: `tee`, `stream` and `model`.
 
 export interface PassThroughRequest {
   readonly body: Buffer;
-  /** Its content-type is JSON. */
+  /** Its content-type is JSON, or it {@link beginsObject}. Of other bodies `tee` is not searched. */
   readonly json: boolean;
   /** The caller, where it is restricted to some models; null otherwise. */
   readonly restrictedCaller: Caller | null;
@@ -147,6 +142,19 @@ export interface PassThrough {
 
 const UNPARSED = { tee: null, object: false, model: undefined } as const;
 
+/** White space, and the byte order marks and zeros of UTF-8, UTF-16 and UTF-32, which some backends' parsers recognize. */
+const BEFORE_OBJECT: ReadonlySet<number | undefined> = new Set(
+  Buffer.from('\t\n\v\f\r \0\xef\xbb\xbf\xfe\xff', 'latin1'),
+);
+const BRACE = 0x7b;
+
+/** Whether the body's first character is `{`, so that a backend may read it as JSON whatever its content-type says. */
+export function beginsObject(body: Buffer): boolean {
+  let at = 0;
+  while (BEFORE_OBJECT.has(body[at])) at++;
+  return body[at] === BRACE;
+}
+
 /** Returns the body unchanged when it need not be parsed, else null. */
 export function passThroughUnparsed({
   body,
@@ -158,7 +166,7 @@ export function passThroughUnparsed({
 }: PassThroughRequest): PassThrough | null {
   if (restrictedCaller !== null || mayContainMember(body, 'stream')) return null;
   if ((byModel || counted) && mayContainMember(body, 'model')) return null;
-  if (json && (mayAttest || mayContainMember(body, 'tee'))) return null;
+  if (json && (mayAttest || mayNameTee(body))) return null;
   return { ...UNPARSED, forward: body, stream: false };
 }
 
@@ -166,7 +174,7 @@ export function passThroughUnparsed({
 export function parsePassThrough(request: PassThroughRequest): PassThrough {
   const { body, json, restrictedCaller, mayAttest, byModel = false, counted = false } = request;
   const wantsModel = byModel || counted;
-  const hasTee = json && mayContainMember(body, 'tee');
+  const hasTee = json && namesTee(body);
   if (restrictedCaller === null && !hasTee && !(json && mayAttest)) {
     const mustParse = mayContainMember(body, 'stream') || (byModel && mayContainMember(body, 'model'));
     const value = mustParse || (counted && mayContainMember(body, 'model')) ? readIfJson(body, mustParse) : null;
@@ -215,6 +223,16 @@ const isStream = (value: unknown) => (value as { stream?: unknown } | null)?.str
 /** Whether a member of that name may occur, literal or escaped. A body without it is not parsed. */
 const mayContainMember = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
 
+/** The member `tee`, also escaped, or as parsers take it that accept more than JSON. */
+const NAMES_TEE = /(?<!\w)(?:t|\\u0074)(?:e|\\u0065){2}(?:["']| *:)/;
+/** One of these is in each body that names `tee`. A zero byte is of UTF-16 or UTF-32. */
+const IN_NAMES_TEE = ['tee"', "tee'", 'tee:', 'tee ', '\\u00', '\0'];
+
+const mayNameTee = (body: Buffer): boolean => IN_NAMES_TEE.some((text) => body.includes(text));
+/** Such a body is refused unless it is JSON in UTF-8: what the backend would make of `tee` is not known. */
+const namesTee = (body: Buffer): boolean =>
+  mayNameTee(body) && NAMES_TEE.test(body.toString('latin1').replaceAll('\0', ''));
+
 export const isForm = (type: string): boolean => /^multipart\/form-data\b/i.test(type);
 
 /** The field `model` of a form, such as that of a transcription; null without one. */
@@ -242,7 +260,7 @@ export interface Folded {
   /** The completion's JSON: its text, or the parts of a large text. */
   readonly completion: string | readonly JsonPart[];
   readonly stream: StreamDigest;
-  /** The backend's id of the completion, if it named one. */
+  /** The last id that the backend gave the completion, if it named one. */
   readonly completionId: string | null;
 }
 
@@ -271,13 +289,23 @@ export interface Draft {
 export const badResponse = (message: string, cause?: unknown) =>
   new Problem('backend_bad_response', message, { cause });
 
+/** The answer, or a single event of it, is larger than MAX_ANSWER_BYTES. */
+export const answerTooLarge = (max_answer_bytes: number) =>
+  new Problem(
+    'answer_too_large',
+    `The answer is larger than ${max_answer_bytes} bytes, the most that is attested (MAX_ANSWER_BYTES).`,
+  );
+
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
 export function draft({ endpoint, request, response, timestamp }: DraftInput): Draft {
   const { completionId, completion, ...ofStream } =
     'body' in response ? readWholeResponse(endpoint, response.body) : response;
   const text = typeof completion === 'string' ? completion : joined(completion);
   const raw = buildRaw({ endpoint, request: request.toString(), response: text, ...ofStream, timestamp });
-  if (raw.length > MAX_RAW_LENGTH) throw badResponse('Request and answer together are larger than what is attested.');
+  if (raw.length > MAX_RAW_LENGTH)
+    throw badResponse(
+      `Request and answer together have more than ${MAX_RAW_LENGTH} characters, the most that is attested. No setting raises it.`,
+    );
   const bytes = Buffer.from(raw, 'utf8');
   const digest = hash('sha256', bytes) as Nonce;
   return { completionId, raw: bytes, digest, ...withFreeBytes(`{"raw":${JSON.stringify(raw)},`) };
@@ -296,6 +324,11 @@ function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
 const isResource = (endpoint: string, value: object): boolean =>
   streamFormOf(endpoint) === null && 'id' in value && typeof value.id === 'string' && !('choices' in value);
 
+/** vLLM's error has `object: "error"`, Anthropic's has `type: "error"`, every other a member `error`. */
+const isError = (endpoint: string, value: Record<string, unknown>): boolean =>
+  value.object === 'error' ||
+  (((value.error ?? null) !== null || value.type === 'error') && !isResource(endpoint, value));
+
 /** @throws {Problem} backend_bad_response unless the body is a JSON object without an attestation. */
 function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'completion' | 'completionId'> {
   if (!isUtf8(body)) throw badResponse('The backend sent an answer that is not UTF-8.');
@@ -308,8 +341,7 @@ function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'comple
   }
   if (!isObject(value)) throw badResponse('The backend sent an answer that is not a JSON object.');
   if (Object.hasOwn(value, 'attestation')) throw badResponse('The backend sent an attestation of its own.');
-  if ('error' in value && value.error !== null && !isResource(endpoint, value))
-    throw badResponse('The backend sent an error as if it were an answer.');
+  if (isError(endpoint, value)) throw badResponse('The backend sent an error as if it were an answer.');
   // Parsers differ in which of two members of one name they take, so the signed text would be ambiguous.
   if (duplicateMember(completion) !== null) throw badResponse('The backend sent an answer that names a member twice.');
   const { id } = value;

@@ -12,6 +12,7 @@ import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { withoutQuery } from '../http/target.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
+import { beginsObject } from '../offload/jobs.ts';
 import type { Operation } from '../telemetry/telemetry.ts';
 
 // GET /v1/models for a key that is restricted to some models: the backend's list without all others.
@@ -85,9 +86,9 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
         headers: { allow: [...METHODS].join(', ') },
       });
     const path = backendPath(incoming.url ?? '');
-    const json = isJson(incoming.headers['content-type']);
+    const jsonType = isJson(incoming.headers['content-type']);
     checkRoute(caller, method, path);
-    checkPath(caller, method, path, json);
+    checkPath(caller, method, path, jsonType);
     const body = await readBody(incoming, config.max_body_bytes, permit);
     const attestationId = method === 'GET' ? idIn(path) : null;
     if (attestationId !== null) return attestationById(c, attestationId);
@@ -97,7 +98,9 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
     const mayAttest = method === 'POST' && header.tee !== null;
     const byModel = method === 'POST' && backends !== null;
     const counted = method === 'POST' && telemetry.counts;
+    const json = jsonType || beginsObject(body);
     const parsed = await offload.passThrough({ body, json, restrictedCaller, mayAttest, byModel, counted }, c.env);
+    if (method === 'GET' && parsed.tee !== null) throw new Problem('invalid_request', BODY_OF_GET, { param: 'tee' });
     watch.model = parsed.model ?? null;
     const { forward, stream, object, model } = parsed;
     const tee = parsed.tee ?? (object ? header.tee : null);
@@ -105,7 +108,11 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
     if (tee === null && header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
     const isList = method === 'GET' && /^\/models\/?(\?|$)/.test(path);
     if (backends !== null && isList) return mergedModels(c, await backends.models(), models);
-    const headers = toBackend(incoming.headers, config.backend_api_key);
+    const headers = {
+      ...toBackend(incoming.headers, config.backend_api_key),
+      // The body was read as JSON, and the proof says so.
+      ...(tee === null ? {} : { 'content-type': 'application/json' }),
+    };
     watch.trace?.toBackend(headers);
     const request = {
       method,
@@ -151,11 +158,15 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
 }
 
 const NOT_PROVABLE = 'tee: the answer of this request is neither a JSON object nor a stream that can be proven.';
+const BODY_OF_GET = 'tee: the body of a GET is not sent to the backend, so it cannot be proven. Send a POST.';
 /** Tells a client that sends `x-tee` with every request that this response is not attested. */
 const UNSUPPORTED = ['x-tee', 'unsupported'] as const;
 
 /** The id in `/…/{id}/attestation`. */
-const idIn = (path: string): string | null => /^\/.+\/([^/]+)\/attestation$/.exec(withoutQuery(path))?.[1] ?? null;
+function idIn(path: string): string | null {
+  const id = /^\/.+\/([^/]+)\/attestation$/.exec(withoutQuery(path))?.[1];
+  return id === undefined ? null : decodeURIComponent(id);
+}
 
 /** OpenTelemetry's name for the endpoint's operation. */
 const operationOf = (endpoint: string): Operation =>

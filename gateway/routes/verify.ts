@@ -18,12 +18,14 @@ const query = z.object({
   min_level: z.enum(LEVELS).optional(),
   max_batch: z.coerce.number().int().min(1).max(MAX_LEAVES).optional(),
   endpoint: z.string().refine(isEndpoint).optional(),
+  event: z.literal('1').optional(),
 });
 const ALLOWED = {
   report: `one of ${REPORTS.join(', ')}`,
   min_level: `one of ${LEVELS.join(', ')}`,
   max_batch: `a whole number from 1 to ${MAX_LEAVES}`,
   endpoint: 'a path that begins with /v1/',
+  event: '1, or left out',
 };
 
 /** A longer blank body is rejected on the verifier's thread. */
@@ -42,7 +44,13 @@ const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
 
 export function verify({ sidecar, config, verifier, telemetry, version }: Deps) {
   return async (c: Context): Promise<Response> => {
-    const { report: form, min_level: minLevel = 'none', max_batch: maxBatch, endpoint } = query.parse(c.req.query());
+    const {
+      report: form,
+      min_level: minLevel = 'none',
+      max_batch: maxBatch,
+      endpoint,
+      event,
+    } = query.parse(c.req.query());
     const { incoming, outgoing, address } = c.env;
     const caller = verifier.admit(address, outgoing);
     let verdict: Verdict;
@@ -52,6 +60,7 @@ export function verify({ sidecar, config, verifier, telemetry, version }: Deps) 
         countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
         policy: { minLevel, maxBatch },
         endpoint,
+        event: event === '1',
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
         ear: form === 'ear' ? `countersign ${version}` : null,
       });

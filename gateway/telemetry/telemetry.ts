@@ -10,7 +10,7 @@ import { METHODS, withoutQuery } from '../http/target.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
 import { type Accounted, createAccounting, type Signed } from '../usage/accounting.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
-import { NO_TOKENS, TokenReader, type Tokens } from '../usage/tokens.ts';
+import { type Hold, NO_TOKENS, TokenReader, type Tokens } from '../usage/tokens.ts';
 import type { UsageBook } from '../usage/usage.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
 
@@ -46,14 +46,19 @@ export class Watch {
   /** Responses that share the GPU signature, this one included; null: it is not shared. */
   tree_size: number | null = null;
   signed: Signed | null = null;
-  readonly #counts: boolean;
-  /** null: tokens are not counted, or the response has not begun. */
+  /** Counts bytes that are kept of the response. */
+  hold: Hold = () => true;
+  /** null: tokens are not counted. */
+  readonly #max_answer_bytes: number | null;
+  /** null: tokens are not counted, or the response has not begun or has ended. */
   #reader: TokenReader | null = null;
+  #tokens: Tokens = NO_TOKENS;
 
-  constructor(trace: ExchangeTrace | null, counts: boolean) {
+  /** @param max_answer_bytes the largest answer whose tokens are read; null: they are not counted. */
+  constructor(trace: ExchangeTrace | null, max_answer_bytes: number | null) {
     this.began_ms = performance.now();
     this.trace = trace;
-    this.#counts = counts;
+    this.#max_answer_bytes = max_answer_bytes;
   }
 
   generates(operation: Operation, model: string | undefined, tee: boolean): void {
@@ -69,7 +74,9 @@ export class Watch {
   head(status: number, contentType: string | undefined): void {
     this.backend_status = status;
     this.stream = contentType?.startsWith('text/event-stream') === true;
-    if (this.#counts) this.#reader = new TokenReader(this.stream);
+    if (this.#max_answer_bytes === null || !this.served) return;
+    // With tee the response's bytes are counted already.
+    this.#reader = new TokenReader(this.stream, this.#max_answer_bytes, this.tee ? undefined : this.hold);
   }
 
   /** The backend's response has a status of success. */
@@ -86,6 +93,12 @@ export class Watch {
     this.last_ms = now;
   }
 
+  /** The backend's response has ended. */
+  ended(): void {
+    this.#tokens = this.#reader?.tokens() ?? this.#tokens;
+    this.#reader = null;
+  }
+
   attestationStarted(): void {
     this.attesting_ms = performance.now();
   }
@@ -99,8 +112,8 @@ export class Watch {
 
   /** The tokens of the backend's response; null if they are not counted. */
   tokens(): Tokens | null {
-    if (!this.#counts) return null;
-    return this.served && this.#reader !== null ? this.#reader.tokens() : NO_TOKENS;
+    this.ended();
+    return this.#max_answer_bytes === null ? null : this.#tokens;
   }
 }
 
@@ -325,11 +338,14 @@ interface Records {
   readonly book: UsageBook | null;
   /** null: there is no audit log. */
   readonly audit: AuditLog | null;
+  /** The largest answer whose tokens are read. */
+  readonly max_answer_bytes: number;
 }
 
-const NO_RECORDS: Records = { book: null, audit: null };
+const NO_RECORDS: Records = { book: null, audit: null, max_answer_bytes: 0 };
 
-export function createTelemetry(log: Logger, tracer: Tracer | null, { book, audit }: Records = NO_RECORDS): Telemetry {
+export function createTelemetry(log: Logger, tracer: Tracer | null, records: Records = NO_RECORDS): Telemetry {
+  const { book, audit, max_answer_bytes } = records;
   const registry = new Registry();
   const metrics = createMetrics(registry);
   const accounting = createAccounting(registry, book, audit);
@@ -346,7 +362,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null, { book, audi
     },
     begin(headers) {
       running++;
-      return new Watch(tracer === null ? null : tracer.begin(headers), accounting.counts);
+      return new Watch(tracer === null ? null : tracer.begin(headers), accounting.counts ? max_answer_bytes : null);
     },
     end(exchange, watch, route, response) {
       running--;

@@ -1,17 +1,12 @@
-// Reads the token counts of a response from the backend's body.
-import { MANY_BYTES } from '../http/bytes.ts';
+// Reads the token counts of a response from the backend's body: of a whole answer from its member `usage`, of a stream from each event
+// that has one.
+import { isObject, topLevelMembers } from '../../proto/json.ts';
+import { ChunkBuffer, EMPTY, MANY_BYTES } from '../http/bytes.ts';
 
-/** Up to this length a response that is no stream is parsed. In all others `usage` is searched at the end, where backends write it. */
-const WHOLE_BYTES = MANY_BYTES;
-const STREAM_TAIL_BYTES = 64 * 1024;
-/** The head of a stream is kept too: Anthropic's first event has the prompt's tokens. */
-const STREAM_HEAD_BYTES = 4 * 1024;
-const FIRST_BYTES = 256;
-/** Limit for occurrences of `usage` that are tried in one response. */
-const MAX_TRIES = 8;
-const USAGE = Buffer.from('"usage":');
 const LF = 0x0a;
 const CR = 0x0d;
+const DATA = 'data:';
+const USAGE = '"usage"';
 
 /** The tokens of the prompt and of the response. */
 export interface Tokens {
@@ -23,124 +18,132 @@ export interface Tokens {
 
 export const NO_TOKENS: Tokens = { input: 0, output: 0, source: 'unknown' };
 
-/** Keeps the end of a response while it is relayed. */
+/** Counts bytes that are kept. Returns false where there is no memory for them. */
+export type Hold = (bytes: number) => boolean;
+
+/**
+ * Keeps a whole answer, or the unfinished line of a stream, while it is relayed. One that is larger than `max_bytes`, or than `hold` allows,
+ * is not read.
+ */
 export class TokenReader {
   readonly #stream: boolean;
-  readonly #kept_bytes: number;
-  /** At most twice `#kept_bytes`, so that bytes are rarely moved to the front. */
-  #buffer = Buffer.alloc(0);
-  #length = 0;
-  #total = 0;
-  #head = '';
+  readonly #max_bytes: number;
+  readonly #hold: Hold;
+  #kept = new ChunkBuffer();
+  /** Bytes of the answer or line so far, kept or not. */
+  #bytes = 0;
+  /** Bytes that may be kept. A small answer or line always is. */
+  #held_bytes = MANY_BYTES;
+  #lastByte = 0;
   #events = 0;
-  /** The length of the unfinished line. */
-  #line = 0;
+  #counts: Counts = {};
 
-  constructor(stream: boolean) {
+  constructor(stream: boolean, max_bytes: number, hold: Hold = () => true) {
     this.#stream = stream;
-    this.#kept_bytes = stream ? STREAM_TAIL_BYTES : WHOLE_BYTES;
+    this.#max_bytes = max_bytes;
+    this.#hold = hold;
   }
 
   add(chunk: Buffer): void {
-    this.#total += chunk.length;
-    if (this.#stream) this.#countEvents(chunk);
-    if (this.#stream && this.#head.length < STREAM_HEAD_BYTES)
-      this.#head += chunk.toString('utf8', 0, STREAM_HEAD_BYTES - this.#head.length);
-    const bytes = chunk.subarray(-this.#kept_bytes);
-    if (this.#length + bytes.length > this.#buffer.length) this.#makeRoom(bytes.length);
-    bytes.copy(this.#buffer, this.#length);
-    this.#length += bytes.length;
+    if (!this.#stream) return this.#keep(chunk);
+    let from = 0;
+    for (let at = 0; at < chunk.length; at++) {
+      const byte = chunk[at];
+      if (byte !== LF && byte !== CR) continue;
+      const isCrLf = byte === LF && (at === 0 ? this.#lastByte : chunk[at - 1]) === CR;
+      if (!isCrLf) this.#endLine(chunk.subarray(from, at));
+      from = at + 1;
+    }
+    if (from < chunk.length) this.#keep(Buffer.from(chunk.subarray(from)));
+    this.#lastByte = chunk.at(-1) ?? this.#lastByte;
+  }
+
+  #keep(bytes: Buffer): void {
+    this.#bytes += bytes.length;
+    if (this.#fits()) return this.#kept.add(bytes);
+    this.#bytes = Number.POSITIVE_INFINITY;
+    this.#kept = new ChunkBuffer();
+  }
+
+  #fits(): boolean {
+    const more = this.#bytes - this.#held_bytes;
+    if (this.#bytes > this.#max_bytes || (more > 0 && !this.#hold(more))) return false;
+    this.#held_bytes += Math.max(0, more);
+    return true;
   }
 
   /** An empty line ends an event. */
-  #countEvents(chunk: Buffer): void {
-    for (const byte of chunk)
-      if (byte !== LF) this.#line += byte === CR ? 0 : 1;
-      else {
-        if (this.#line === 0) this.#events++;
-        this.#line = 0;
-      }
+  #endLine(rest: Buffer): void {
+    if (this.#bytes === 0 && rest.length === 0) this.#events++;
+    else if (this.#bytes === 0) this.#readLine(rest);
+    else {
+      this.#keep(rest);
+      this.#readLine(this.#kept.whole());
+      this.#kept = new ChunkBuffer();
+      this.#bytes = 0;
+    }
   }
 
-  #makeRoom(bytes: number): void {
-    const kept = this.#buffer.subarray(Math.max(0, this.#length + bytes - this.#kept_bytes), this.#length);
-    const size = Math.min(2 * this.#kept_bytes, Math.max(FIRST_BYTES, 2 * (kept.length + bytes)));
-    if (size > this.#buffer.length) {
-      const larger = Buffer.alloc(size);
-      kept.copy(larger);
-      this.#buffer = larger;
-    } else kept.copy(this.#buffer);
-    this.#length = kept.length;
+  #readLine(line: Buffer): void {
+    if (!line.includes(USAGE) || line.toString('latin1', 0, DATA.length) !== DATA) return;
+    const event = orNull(() => JSON.parse(line.toString('utf8', DATA.length)));
+    addCounts(this.#counts, memberOf(event, 'usage') ?? memberOf(memberOf(event, 'response'), 'usage'));
+    // Anthropic's first event counts the prompt, and as output what is not its answer's.
+    addCounts(this.#counts, memberOf(memberOf(event, 'message'), 'usage'), INPUT);
   }
 
-  /** Reads the kept bytes and releases them. */
+  /** Reads what is kept, and releases it. Call it once. */
   tokens(): Tokens {
-    const tail = this.#buffer.subarray(Math.max(0, this.#length - this.#kept_bytes), this.#length);
-    const whole = !this.#stream && this.#total <= this.#kept_bytes;
-    const usage = whole ? memberOf(tail.toString('utf8')) : usageIn(tail, this.#stream);
-    const prompt = this.#stream ? promptIn(this.#head) : null;
-    this.#buffer = Buffer.alloc(0);
-    this.#length = 0;
-    this.#head = '';
-    const tokens = usage === null ? null : tokensOf(usage, prompt);
-    if (tokens !== null) return tokens;
-    return this.#stream ? { input: prompt ?? 0, output: this.#events, source: 'events' } : NO_TOKENS;
+    if (!this.#stream)
+      addCounts(
+        this.#counts,
+        orNull(() => usageIn(this.#kept.whole())),
+      );
+    else if (this.#bytes > 0) this.#endLine(EMPTY);
+    this.#kept = new ChunkBuffer();
+    return tokensOf(this.#counts, this.#stream ? this.#events : null);
   }
 }
 
-/** The prompt's tokens in Anthropic's `message_start`, whose later events may not repeat them. */
-function promptIn(head: string): number | null {
-  const line = head.split(/[\r\n]/).find((one) => one.startsWith('data:') && one.includes('"message_start"'));
-  const payload = line?.slice('data:'.length) ?? '';
+/** Anthropic does not count cached tokens among `input_tokens`. */
+const INPUT = ['input_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
+const COUNTS = [...INPUT, 'output_tokens', 'prompt_tokens', 'completion_tokens', 'total_tokens'] as const;
+type Counts = Partial<Record<(typeof COUNTS)[number], number>>;
+
+/** Takes the counts of a `usage`, each of which replaces an earlier one. */
+function addCounts(counts: Counts, usage: unknown, names: readonly (keyof Counts)[] = COUNTS): void {
+  for (const name of names) {
+    const count = memberOf(usage, name);
+    if (Number.isSafeInteger(count) && (count as number) >= 0) counts[name] = count as number;
+  }
+}
+
+const memberOf = (value: unknown, name: string): unknown => (isObject(value) ? value[name] : undefined);
+
+/** Returns null where `read` throws, because the text is no JSON. */
+function orNull(read: () => unknown): unknown {
   try {
-    const { message } = JSON.parse(payload) as { message?: { usage?: { input_tokens?: unknown } } };
-    return countOf(message?.usage?.input_tokens);
+    return read();
   } catch {
     return null;
   }
 }
 
-/**
- * Finds the last `usage` that is a member of the body or of an event. An opening brace and the text from it to the end are valid JSON only
- * for a member at the top level: a deeper one leaves a brace too many, and in a string its quotes would be escaped. An event of
- * /v1/responses has it one level deeper, in `response`.
- */
-function usageIn(tail: Buffer, stream: boolean): unknown {
-  let at = tail.length;
-  for (let tries = 0; tries < MAX_TRIES && at > 0; tries++) {
-    at = tail.lastIndexOf(USAGE, at - 1);
-    if (at < 0) return null;
-    const rest = tail.toString('utf8', at);
-    // An event's payload ends with its line.
-    const line = stream ? (rest.split(/[\r\n]/, 1)[0] ?? '') : rest;
-    const found = memberOf(`{${line}`) ?? (stream ? memberOf(`{"response":{${line}`) : null);
-    if (found !== null) return found;
-  }
-  return null;
-}
-
-function memberOf(text: string): unknown {
-  try {
-    const value = JSON.parse(text) as { usage?: unknown; response?: { usage?: unknown } };
-    return value.usage ?? value.response?.usage ?? null;
-  } catch {
-    return null;
-  }
+/** The member `usage` of a JSON object, whose other members are not parsed. A count is ASCII, and latin1 decodes faster than UTF-8. */
+function usageIn(body: Buffer): unknown {
+  const text = body.includes(USAGE) ? body.toString('latin1') : '{}';
+  const { valueStart = 0, valueEnd = 0 } = topLevelMembers(text).findLast(({ key }) => key === 'usage') ?? {};
+  return JSON.parse(text.slice(valueStart, valueEnd));
 }
 
 /** OpenAI's chat and completions count prompt and completion, its responses and Anthropic input and output, rerank the total only. */
-function tokensOf(usage: unknown, prompt: number | null): Tokens | null {
-  const { prompt_tokens, completion_tokens, input_tokens, output_tokens, total_tokens } = usage as Record<
-    string,
-    unknown
-  >;
-  const input = countOf(prompt_tokens) ?? countOf(input_tokens) ?? prompt;
-  const output = countOf(completion_tokens) ?? countOf(output_tokens);
-  const total = countOf(total_tokens);
+function tokensOf(counts: Counts, events: number | null): Tokens {
+  const { prompt_tokens, input_tokens, cache_read_input_tokens = 0, cache_creation_input_tokens = 0 } = counts;
+  const cached = prompt_tokens === undefined ? cache_read_input_tokens + cache_creation_input_tokens : 0;
+  const output = counts.completion_tokens ?? counts.output_tokens ?? 0;
+  const input = cached + (prompt_tokens ?? input_tokens ?? Math.max(0, (counts.total_tokens ?? 0) - output));
   // Input tokens alone are the usage at the start of a stream.
-  if (output === null && total === null) return null;
-  return { input: input ?? Math.max(0, (total ?? 0) - (output ?? 0)), output: output ?? 0, source: 'backend' };
+  if (['completion_tokens', 'output_tokens', 'total_tokens'].some((name) => name in counts))
+    return { input, output, source: 'backend' };
+  return events === null ? NO_TOKENS : { input, output: events, source: 'events' };
 }
-
-const countOf = (value: unknown): number | null =>
-  Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : null;

@@ -47,7 +47,7 @@ export function createAppraise(
     cached = entry;
     return entry.keys;
   };
-  return async ({ body, countersignKeys, simulatedRoot, policy, endpoint, ear }) => {
+  return async ({ body, countersignKeys, simulatedRoot, policy, endpoint, event, ear }) => {
     const text = Buffer.from(body).toString('utf8');
     const input = isTranscript(text) ? new Uint8Array(body) : text;
     const trusted = {
@@ -57,7 +57,7 @@ export function createAppraise(
       // The cheap checks come first. Public keys are fetched only when the earlier checks passed.
       stopAtFailure: true,
       policy,
-      expected: { endpoint },
+      expected: { endpoint, event },
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     };
     let report = await appraiseAttestation(input, { countersignKeys, ...trusted });

@@ -32,6 +32,8 @@ export interface Job {
   readonly policy: Pick<Policy, 'minLevel' | 'maxBatch'>;
   /** The request path that the attestation must name; undefined: any. */
   readonly endpoint: string | undefined;
+  /** The body is one event of a stream by itself. */
+  readonly event: boolean;
   /** The software's name in an EAR, which is made instead of the report; null: the report. */
   readonly ear: string | null;
 }

@@ -59,6 +59,8 @@ function optionsFor(subject: Subject, { service, simulatedRoots, collateral: ask
       response: subject.asked && subject.transcript === null ? subject.text : undefined,
       request: subject.request ?? undefined,
       transcript: subject.transcript ?? undefined,
+      // Of a stream the text is the event that carries the attestation.
+      event: subject.transcript !== null,
     },
   };
 }

@@ -72,11 +72,6 @@ export class EventReader<E> {
     this.#make = make;
   }
 
-  /** An event has begun and not ended; the next bytes continue it. */
-  get midEvent(): boolean {
-    return this.#line_bytes > 0 || this.#lines.length > 0 || this.#name !== null;
-  }
-
   /** Number of comments so far. */
   get comments(): number {
     return this.#comments;

@@ -1,5 +1,6 @@
 // Cases about which endpoint raw is of, and about the streams of each of them.
 import type { RawParts } from '../../proto/attestation/raw.ts';
+import { withLastMember } from '../../proto/json.ts';
 import { digestOf, type EndpointExchange, EXCHANGES, finalEvent, type Sent, savedStream } from './endpoints.ts';
 import { rawOf } from './exchange.ts';
 import { forge } from './forge.ts';
@@ -129,28 +130,56 @@ const eventAlone = async (
   return /data: (.*"attestation":.*)/.exec(saved)?.[1] ?? '';
 };
 
+const EVENT = { expected: { event: true } };
+
 const ALONE_EVENTS: readonly Case[] = [
   pass('expected_exchange', 'responses-event', async (kit) => ({
     description: 'the final event of /v1/responses alone: its response is the one in raw',
     text: await eventAlone(kit, responses.stream),
+    options: EVENT,
     skipped: SELF_ASSERTED,
   })),
   fail('expected_exchange', 'responses-event-changed', 'response_mismatch', async (kit) => ({
     description: 'the final event of /v1/responses alone, with another text in its response',
     text: (await eventAlone(kit, responses.stream)).replace('"text":"Hello."', '"text":"Goodbye."'),
+    options: EVENT,
   })),
-  fail('form', 'responses-event-with-output', 'not_an_attestation', async (kit) => ({
+  fail('form', 'responses-event-with-output', 'unsigned_member', async (kit) => ({
     description: 'the final event of /v1/responses alone, with an output beside its response that nobody signed',
     text: (await eventAlone(kit, responses.stream)).replace('{', '{"output":[],'),
+    options: EVENT,
   })),
   pass('form', 'messages-event', async (kit) => ({
     description: 'the message_delta that ends a message alone: a part of the message in raw',
     text: await eventAlone(kit, messages.stream),
+    options: EVENT,
     skipped: ALONE,
   })),
   fail('expected_exchange', 'messages-event-changed', 'response_mismatch', async (kit) => ({
     description: 'the message_delta that ends a message alone, with another stop_reason',
     text: (await eventAlone(kit, messages.stream)).replace('"stop_reason":"tool_use"', '"stop_reason":"end_turn"'),
+    options: EVENT,
+  })),
+  fail('form', 'responses-event-not-said', 'event_not_expected', async (kit) => ({
+    description: 'the final event of /v1/responses alone, of which the caller does not say that it is an event',
+    text: await eventAlone(kit, responses.stream),
+  })),
+  fail('expected_exchange', 'messages-event-not-said', 'event_not_expected', async (kit) => ({
+    description: 'the message_delta that ends a message alone, of which the caller does not say that it is an event',
+    text: await eventAlone(kit, messages.stream),
+  })),
+  fail('form', 'response-wrapped', 'event_not_expected', async (kit) => {
+    const { attestation } = await signed(kit, responses.whole);
+    const answer = withLastMember(responses.whole.response, 'attestation', JSON.stringify(attestation));
+    return {
+      description:
+        'a whole answer in what looks like a final event, beside which stands an output_text that nobody signed',
+      text: `{"type":"response.completed","response":${answer},"output_text":"Goodbye."}`,
+    };
+  }),
+  fail('form', 'attestation-with-results', 'unsigned_member', async ({ world }) => ({
+    description: 'an attestation by itself, beside whose members stand results that nobody signed',
+    text: JSON.stringify({ ...(await forge(world)), results: [{ flagged: false }] }),
   })),
 ];
 

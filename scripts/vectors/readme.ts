@@ -34,7 +34,7 @@ nonce}\`). Paths, in members whose names end in \`_file\` or \`_files\`, start i
 | \`rim_files\` | reference values by the id under which a RIM service keeps them |
 | \`ocsp_files\` | revocation answers, DER in base64 |
 | \`nras_keys\` | a JSON Web Key Set, taken for that of NVIDIA's remote service |
-| \`expected\` | what the caller holds: \`endpoint\` (the path that was asked), \`request\`, \`response\`, \`transcript\` (texts), \`nonce\` (hex) |
+| \`expected\` | what the caller holds: \`endpoint\` (the path that was asked), \`request\`, \`response\`, \`transcript\` (texts), \`nonce\` (hex); and \`event\`: true where the caller says that the input is one event of a stream by itself |
 | \`without\` | checks that the caller does not want: \`reference_values\`, \`revocation\` |
 | \`max_age_seconds\`, \`max_batch\`, \`required_checks\` | the caller's policy |
 | \`max_characters\` | the largest text that the caller accepts |

@@ -40,6 +40,8 @@ export interface VectorOptions {
     readonly response?: string;
     readonly transcript?: string;
     readonly nonce?: string;
+    /** The input is one event of a stream by itself. */
+    readonly event?: boolean;
   };
   readonly without?: { readonly reference_values?: boolean; readonly revocation?: boolean };
   readonly max_age_seconds?: number;

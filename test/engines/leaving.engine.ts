@@ -41,7 +41,7 @@ describe.skipIf(missing !== null)(`leaving llama-server${missing === null ? '' :
       });
       await eventually(async () => (await stage.engine.busySlots()) === 1);
       leave.abort();
-      await expect(asked).rejects.toThrow();
+      await expect(asked).rejects.toMatchObject({ name: 'AbortError' });
       await eventually(() => stage.engine.cancelled() === 1, NOTICED_WITHIN_MS);
       await eventually(idle, WITHIN_MS);
     });

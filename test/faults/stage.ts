@@ -148,9 +148,13 @@ export class Stage {
   }
 
   async close(): Promise<void> {
-    for (const { child, kill } of [this.gateway, this.sidecar])
+    const { child, kill } = this.sidecar;
+    try {
+      await this.gateway.stop();
+    } finally {
       if (child.exitCode === null && child.signalCode === null) await kill('SIGKILL');
-    await this.backend.close();
-    this.folder.remove();
+      await this.backend.close();
+      this.folder.remove();
+    }
   }
 }

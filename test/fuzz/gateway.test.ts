@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CHAT, chat } from '../support/client.ts';
-import { type RawAnswer, raw } from '../support/raw.ts';
+import { type RawAnswer, speak } from '../support/raw.ts';
+import { expectServing } from '../support/refusals.ts';
 import { useService } from '../support/service.ts';
 import { blameless } from './blameless.ts';
 import { type FuzzRequest, fuzzRequest } from './requests.ts';
@@ -35,7 +36,7 @@ function check(got: RawAnswer, head: boolean): void {
 }
 
 async function send({ bytes, head }: FuzzRequest): Promise<void> {
-  const got = await raw(service.gateway.url, bytes, { head, timeout_ms: 8_000 });
+  const got = await speak(service.gateway.url, bytes, { head, timeout_ms: 8_000 });
   const [first] = got.answers;
   expect(first, `an answer, not just an end: ${JSON.stringify(bytes.slice(0, 300))}`).toBeDefined();
   try {
@@ -54,6 +55,7 @@ describe('the gateway as a black box', () => {
         fc.asyncProperty(batch, async (requests) => {
           service.backend.seen.length = 0;
           await Promise.all(requests.map(send));
+          await expectServing(service.gateway.url);
         }),
         {
           numRuns: Math.ceil(REQUESTS / AT_ONCE),

@@ -1,6 +1,8 @@
 // `npm run fuzz`: every parser, 200,000 inputs, and 20,000 streams through the clients' decoders. `npm run fuzz gateway`: the whole gateway,
-// 100,000 requests. `npm run fuzz schema`: schemathesis over its OpenAPI document.
+// 1,400 TLS handshakes and 100,000 requests. `npm run fuzz schema`: schemathesis over its OpenAPI document. `npm run fuzz shown`: what SDKs
+// show of 20,000 streams.
 import { spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -26,7 +28,16 @@ const RUNS: Readonly<Record<string, readonly Run[]>> = {
     { env: { FUZZ_STREAMS: '20000' }, parameters: tests('unit', 'test/decoders', '--silent=true') },
     { env: { FUZZ_STREAMS: '20000' }, parameters: tests('browser', 'test/decoders') },
   ],
-  gateway: [{ env: { FUZZ_REQUESTS: '100000' }, parameters: tests('unit', 'test/fuzz/gateway.test.ts') }],
+  gateway: [
+    { env: { FUZZ_HANDSHAKES: '1400' }, parameters: tests('unit', 'test/fuzz/handshakes.test.ts') },
+    { env: { FUZZ_REQUESTS: '100000' }, parameters: tests('unit', 'test/fuzz/gateway.test.ts') },
+  ],
+  shown: [
+    {
+      env: { FUZZ_STREAMS: '20000', FUZZ_SEED: process.env.FUZZ_SEED ?? String(randomInt(2 ** 31)) },
+      parameters: tests('unit', 'test/shown/random.test.ts', '--silent=true'),
+    },
+  ],
   schema: [{ env: {}, parameters: [fileURLToPath(new URL('schema.ts', import.meta.url)), ...rest] }],
 };
 

@@ -39,7 +39,7 @@ import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { TokenReader } from '../../gateway/usage/tokens.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';
-import type { StreamForm } from '../../proto/stream/events.ts';
+import type { StreamForm } from '../../proto/stream/forms.ts';
 import { PayloadReader } from '../../proto/stream/sse.ts';
 import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
@@ -47,7 +47,7 @@ const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
 function tokensIn(pieces: readonly Buffer[]): void {
   for (const stream of [true, false]) {
-    const reader = new TokenReader(stream);
+    const reader = new TokenReader(stream, MAX);
     for (const piece of pieces) reader.add(piece);
     reader.tokens();
   }
@@ -106,7 +106,7 @@ async function delivered(
       hold() {},
     },
     outgoing: new Sink(),
-    watch: new Watch(null, false),
+    watch: new Watch(null, null),
   } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},
@@ -127,10 +127,7 @@ async function delivered(
 function recorded(pieces: readonly Buffer[]): unknown {
   const recorder = new Recorder(MAX);
   const reading = new PayloadReader(MAX);
-  for (const piece of pieces) {
-    const repeated = reading.midEvent ? 0 : recorder.takeRepeated(piece);
-    for (const payload of reading.push(piece.subarray(repeated))) recorder.observe(payload);
-  }
+  for (const piece of pieces) for (const payload of reading.push(piece)) recorder.observe(payload);
   return recorder.finish();
 }
 
@@ -369,6 +366,7 @@ export const gatewayReaders: readonly Reader[] = [
       simulatedRoot: null,
       policy: {},
       endpoint: undefined,
+      event: false,
       ear: 'a build',
     }),
   ),

@@ -1,7 +1,8 @@
 // The rules for streams of named events: what the events of a response and of a message fold into, and what is refused.
 import { describe, expect, it } from 'vitest';
-import { type EventRecord, recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/events.ts';
+import type { EventRecord } from '../../proto/stream/events.ts';
 import { FoldError } from '../../proto/stream/fold.ts';
+import { recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/forms.ts';
 import { responseBody, responseEvents } from '../support/named-streams.ts';
 
 type Form = Exclude<StreamForm, 'completion'>;
@@ -37,35 +38,53 @@ describe('the events of a response', () => {
   it('end in a response whose text is kept as it is written', () => {
     const record = recordEvents('response');
     add(record, [begun]);
-    const response = '{ "id":"resp_1", "n":1.0,"big":12345678901234567890, "s":"\\u0061\\ud800" }';
+    const response = '{ "id":"resp_1", "model":"scripted", "n":1.0,"big":12345678901234567890, "s":"\\u0061\\ud800" }';
     record.add('response.completed', `{"response":${response} ,"type":"response.completed"}`);
     expect([record.text(), record.id]).toEqual([response, 'resp_1']);
   });
 
   it('are known by the item and the part that they name', () => {
     const delta = (more: object, kind = 'output_text') => ({ type: `response.${kind}.delta`, ...more });
-    const parts = [{ text: 'a' }, { text: 'b' }];
+    const content = (type: string, text: string) => [{ type, [type === 'refusal' ? type : 'text']: text }];
     const items = [
-      { id: 'one', content: parts },
-      { id: 'two', content: [{ refusal: 'no' }], summary: [{ text: 's' }], arguments: '{}', input: 'i', code: 'c' },
+      { id: 'one', type: 'message', content: [...content('output_text', 'a'), ...content('output_text', 'b')] },
+      { id: 'two', type: 'message', content: content('refusal', 'no') },
+      {
+        id: 'three',
+        type: 'reasoning',
+        content: content('reasoning_text', 't'),
+        summary: content('summary_text', 's'),
+      },
+      { id: 'four', type: 'function_call', arguments: '{}' },
+      { call_id: 'five', type: 'mcp_call', arguments: '{}' },
+      { id: 'six', type: 'custom_tool_call', input: 'i' },
+      { id: 'seven', type: 'code_interpreter_call', code: 'c' },
     ];
+    const announced = (type: string, of: (item: (typeof items)[number]) => object) =>
+      items.slice(3).map((item, i) => ({ type: `response.output_item.${type}`, output_index: 3 + i, item: of(item) }));
+    const added = announced('added', ({ type, id, call_id }) => ({ type, id, call_id }));
+    const done = announced('done', (item) => item);
     const right = [
-      delta({ item_id: 'one', output_index: 0, content_index: 1, delta: 'b' }),
-      delta({ item_id: 'one', output_index: 7, content_index: 0, delta: 'a' }),
-      delta({ output_index: 0, delta: 'a' }),
+      delta({ item_id: 'one', output_index: 7, content_index: 5, delta: 'a' }),
+      delta({ output_index: 0, content_index: 1, delta: 'b' }),
       delta({ item_id: 'another id than at the end', output_index: 1.0, content_index: 0, delta: 'n' }, 'refusal'),
       delta({ item_id: 'another id than at the end', output_index: 1, content_index: 0, delta: 'o' }, 'refusal'),
-      delta({ item_id: 'two', summary_index: 0, delta: 's' }, 'reasoning_summary_text'),
-      delta({ item_id: 'two', delta: '{}' }, 'function_call_arguments'),
-      delta({ item_id: 'two', delta: '{}' }, 'mcp_call_arguments'),
-      delta({ item_id: 'two', delta: 'i' }, 'custom_tool_call_input'),
-      delta({ item_id: 'two', delta: 'c' }, 'code_interpreter_call_code'),
-      delta({ item_id: 'two', delta: 'anything' }, 'of_another_kind'),
+      delta({ item_id: 'three', summary_index: 0, delta: 's' }, 'reasoning_summary_text'),
+      delta({ item_id: 'four', output_index: 3, delta: '{' }, 'function_call_arguments'),
+      delta({ item_id: 'four', output_index: 3, delta: '}' }, 'function_call_arguments'),
+      delta({ item_id: 'five', output_index: 4, delta: '{}' }, 'mcp_call_arguments'),
+      delta({ item_id: 'three', delta: 't' }, 'reasoning_text'),
+      delta({ item_id: 'six', output_index: 5, delta: 'i' }, 'custom_tool_call_input'),
+      delta({ item_id: 'seven', output_index: 6, delta: 'c' }, 'code_interpreter_call_code'),
     ];
-    expect(textOf('response', [begun, ...right, completed(items)])).toBe(JSON.stringify(body(items)));
-    for (const [i, one] of right.slice(0, -1).entries()) {
+    expect(textOf('response', [begun, ...added, ...right, ...done, completed(items)])).toBe(
+      JSON.stringify(body(items)),
+    );
+    for (const [i, one] of right.entries()) {
       const wrong = right.with(i, { ...one, delta: 'x' } as (typeof right)[number]);
-      expect(() => textOf('response', [begun, ...wrong, completed(items)])).toThrow(/differs from what was streamed/);
+      expect(() => textOf('response', [begun, ...added, ...wrong, ...done, completed(items)])).toThrow(
+        /differs from what was streamed/,
+      );
     }
   });
 
@@ -73,8 +92,8 @@ describe('the events of a response', () => {
     ['an index that is huge', { output_index: 1e15 }],
     ['an index that is negative', { output_index: -1 }],
     ['an index that is no integer', { output_index: 0.5 }],
-    ['a part that is not there', { output_index: 0, content_index: 9 }],
     ['an item whose name every object has', { item_id: '__proto__', output_index: 1 }],
+    ['an index behind the last', { output_index: 1 }],
   ])('name nothing with %s', (_name, at) => {
     const events = [begun, { type: 'response.output_text.delta', ...at, delta: '' }, completed([{ content: [] }])];
     expect(() => textOf('response', events)).toThrow(/differs from what was streamed/);
@@ -114,6 +133,140 @@ describe('the events of a response', () => {
     expect(() => record.add('response.x', '{"type":"response.x"}')).toThrow(/after the final/);
   });
 
+  const [MESSAGE] = responseBody('Pay A').output as unknown as [Readonly<Record<string, unknown>>];
+  const text = (delta: string, more: object = {}) => ({
+    type: 'response.output_text.delta',
+    item_id: 'item_1',
+    output_index: 0,
+    content_index: 0,
+    delta,
+    ...more,
+  });
+  const CALL = { type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'pay', arguments: '{"to":"A"}' };
+  const OTHER = { ...CALL, id: 'fc_2', call_id: 'call_2' };
+  const added = (item: object, output_index = 0) => ({ type: 'response.output_item.added', output_index, item });
+  const done = (item: object, output_index = 0) => ({ type: 'response.output_item.done', output_index, item });
+  const args = (delta: string, item_id = 'fc_1') => ({
+    type: 'response.function_call_arguments.delta',
+    item_id,
+    output_index: 0,
+    delta,
+  });
+
+  it.each<[string, readonly Event[], readonly unknown[]]>([
+    ['a final text that was not streamed', [], [MESSAGE]],
+    ['a final item that was not streamed', [text('Pay A')], [MESSAGE, { ...MESSAGE, id: 'item_2' }]],
+    ['a final text that says more', [text('Pay ')], [MESSAGE]],
+    ['the whole text under two ids', [text('Pay A'), text('Pay A', { item_id: 'ghost' })], [MESSAGE]],
+    ['a text as reasoning', [text('Pay A')], [{ ...MESSAGE, type: 'reasoning' }]],
+    ['reasoning as a text', [text('Pay A', { type: 'response.reasoning_text.delta' })], [MESSAGE]],
+    ['a text that only its end had', [{ ...text(''), type: 'response.output_text.done', text: 'Pay A' }], [MESSAGE]],
+    [
+      'another text at its end',
+      [text('Pay A'), { ...text(''), type: 'response.output_text.done', text: 'B' }],
+      [MESSAGE],
+    ],
+    ['an item that begins with text', [added(MESSAGE), text('Pay A')], [MESSAGE]],
+    [
+      'a part that begins with text',
+      [{ ...text(''), type: 'response.content_part.added', part: { type: 'output_text', text: 'x' } }, text('Pay A')],
+      [MESSAGE],
+    ],
+    [
+      'a part that ends with another text',
+      [text('Pay A'), { ...text(''), type: 'response.content_part.done', part: { type: 'output_text', text: 'x' } }],
+      [MESSAGE],
+    ],
+    ['an item that ends as another', [text('Pay A'), done({ ...MESSAGE, content: [{ text: 'Pay B' }] })], [MESSAGE]],
+    ['a message that ends twice', [text('Pay A'), done(MESSAGE), done(MESSAGE)], [MESSAGE]],
+    ['an item that ends twice', [text('Pay A'), done(MESSAGE), done(MESSAGE)], [MESSAGE]],
+    ['an item that the final response lacks', [text('Pay A'), added({ type: 'web_search_call' }, 1)], [MESSAGE]],
+    [
+      'texts that are streamed interleaved',
+      [text('Pay '), text('No', { item_id: 'item_2' }), text('A')],
+      [MESSAGE, { ...MESSAGE, id: 'item_2', content: [{ type: 'output_text', text: 'No' }] }],
+    ],
+    ['a delta of a new kind', [text('x', { type: 'response.song.delta' }), text('Pay A')], [MESSAGE]],
+    ['a call that was not announced', [args(CALL.arguments)], [CALL]],
+    ['a call without its arguments', [added({ ...CALL, arguments: '' })], [CALL]],
+    ['a call whose arguments only its item has', [added({ ...CALL, arguments: '' }), done(CALL)], [CALL]],
+    ['a delta before its call', [args(''), added(CALL), done(CALL)], [CALL]],
+    ['a delta after its end', [{ ...text(''), type: 'response.output_text.done', text: '' }, text('Pay A')], [MESSAGE]],
+    ['a reasoning part in a message', [], [{ ...MESSAGE, content: [{ type: 'reasoning_text', text: '' }] }]],
+    ['a call that has no beginning', [done(CALL)], [CALL]],
+    ['a call that has no end', [added({ ...CALL, arguments: '' }), args(CALL.arguments)], [CALL]],
+    ['a call that begins without its name', [added({ ...CALL, name: '', arguments: '' }), done(CALL)], [CALL]],
+    ['a call at another place', [added(CALL, 1), done(CALL)], [CALL]],
+    ['calls in another order', [added(CALL, 1), added(OTHER, 0), done(CALL, 1), done(OTHER)], [OTHER, CALL]],
+    ['arguments of a message', [args(''), text('Pay A')], [MESSAGE]],
+    ['parts of a new type', [text('Pay A')], [{ ...MESSAGE, content: [{ type: 'song', text: 'Pay A' }] }]],
+    [
+      'a model that is no text',
+      [{ type: 'response.in_progress', response: { model: ['x'] } }, text('Pay A')],
+      [MESSAGE],
+    ],
+    ['a call with its arguments twice', [added(CALL), args(CALL.arguments)], [CALL]],
+    [
+      'a call that is announced under another name',
+      [added({ ...CALL, name: 'x', arguments: '' }), args(CALL.arguments)],
+      [CALL],
+    ],
+    ['a call that is announced with another id', [added({ ...CALL, call_id: 'x', arguments: '' }), done(CALL)], [CALL]],
+    ['a call that ends with other arguments', [done({ ...CALL, arguments: '{"to":"B"}' })], [CALL]],
+    [
+      'other arguments under another id',
+      [
+        added({ ...CALL, arguments: '' }),
+        args('{"to":"B"}'),
+        { ...args(''), item_id: 'x', type: 'response.function_call_arguments.done', arguments: CALL.arguments },
+      ],
+      [CALL],
+    ],
+    ['a call to search that was not announced', [text('Pay A')], [MESSAGE, { type: 'web_search_call', id: 'ws' }]],
+    ['output before its end', [{ type: 'response.in_progress', response: body([MESSAGE]) }, text('Pay A')], [MESSAGE]],
+    ['another model', [{ type: 'response.in_progress', response: { model: 'x' } }, text('Pay A')], [MESSAGE]],
+  ])('are refused with %s', (_name, events, output) => {
+    expect(() => textOf('response', [begun, ...events, completed(output)])).toThrow(FoldError);
+  });
+
+  it.each<[string, readonly Event[], readonly unknown[]]>([
+    ['indices that name no part', [text('Pay '), text('A', { content_index: 1 })], [MESSAGE]],
+    ['a call in one piece', [added(CALL), done(CALL)], [CALL]],
+    [
+      'a part that has no text',
+      [text('Pay A'), { ...text(''), content_index: 1, type: 'response.output_text.done', text: '' }],
+      [MESSAGE],
+    ],
+    ['a message that begins under another id', [added({ type: 'message', id: 'x' }, 4), text('Pay A')], [MESSAGE]],
+    [
+      'other ids and empty members in the final response',
+      [
+        added({ ...CALL, arguments: '', status: 'in_progress' }),
+        args('{"to":'),
+        args('"A"}'),
+        { ...args(''), type: 'response.function_call_arguments.done', arguments: CALL.arguments },
+        done({ ...CALL, id: null, status: 'completed', namespace: null, item_id: 'fc_1', sequence_number: -1 }),
+      ],
+      [{ ...CALL, id: 'fc_2', logprobs: [], more: {} }],
+    ],
+    [
+      'a search before the text',
+      [
+        added({ type: 'web_search_call', id: 'ws' }),
+        done({ type: 'web_search_call', id: 'ws', action: { q: 1 } }),
+        text('Pay A', { output_index: 1 }),
+      ],
+      [{ type: 'web_search_call', id: 'ws', action: { q: 1 } }, MESSAGE],
+    ],
+    [
+      'items that are all at index 0',
+      [text('Pay A'), text('B', { item_id: 'b' })],
+      [MESSAGE, { ...MESSAGE, id: 'b', content: [{ type: 'output_text', text: 'B' }] }],
+    ],
+  ])('are taken with %s', (_name, events, output) => {
+    expect(JSON.parse(textOf('response', [begun, ...events, completed(output)])).output).toEqual(output);
+  });
+
   it('are known by their place where no item of the final response has their name, of however many', () => {
     const record = recordEvents('response');
     const at = (i: number) => ({
@@ -122,7 +275,8 @@ describe('the events of a response', () => {
       output_index: i,
       delta: 'a',
     });
-    const output = Array.from({ length: MANY }, (_, i) => ({ id: `id-${i}`, content: [{ text: 'a' }] }));
+    const content = [{ type: 'output_text', text: 'a' }];
+    const output = Array.from({ length: MANY }, (_, i) => ({ id: `id-${i}`, type: 'message', content }));
     add(record, [{ type: 'response.created', response: {} }]);
     for (let i = 0; i < MANY; i++) record.add('response.output_text.delta', JSON.stringify(at(i)));
     add(record, [{ type: 'response.completed', response: { output } }]);
@@ -148,24 +302,32 @@ describe('the events of a message', () => {
     const first = { type: 'message', id: 'msg_1', content: [], stop_reason: null, usage: { input_tokens: 1 } };
     const events = [
       start(first),
-      { type: 'message_delta', delta: { stop_reason: null }, usage: { cache: 1 }, context: { a: 1 } },
-      { type: 'message_delta', delta: { stop_reason: 'end_turn', container: 'c' }, usage: { input_tokens: 2 } },
-      { type: 'message_delta', delta: {}, usage: { output_tokens: 3 } },
+      { type: 'message_delta', delta: { stop_reason: null }, usage: { cache: 1 }, context_management: { a: 1 } },
+      {
+        type: 'message_delta',
+        delta: { stop_reason: 'end_turn', container: 'c', id: 'x', role: 'user', model: 'x', content: [1], usage: {} },
+        usage: { input_tokens: 2, cache: null },
+        model: 'x',
+        context: 'x',
+      },
+      { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 3 } },
       { type: 'message_stop' },
     ];
     expect(textOf('message', events)).toBe(
-      '{"type":"message","id":"msg_1","content":[],"stop_reason":"end_turn","usage":{"input_tokens":2,"cache":1,"output_tokens":3},"context":{"a":1},"container":"c"}',
+      '{"type":"message","id":"msg_1","content":[],"stop_reason":"end_turn","usage":{"input_tokens":2,"cache":1,"output_tokens":3},"context_management":{"a":1},"container":"c"}',
     );
   });
 
   it('fold into blocks, by the kinds of their deltas', () => {
-    const tool = { type: 'tool_use', id: 't', input: { old: 1 } };
+    const tool = { type: 'tool_use', id: 't', input: {} };
+    const whole = { ...tool, input: { old: 1 } };
     const json = (partial_json: string) => ({ type: 'input_json_delta', partial_json });
     expect(
       content(
         ...block(
           0,
-          { type: 'text', text: 'a' },
+          { type: 'text', text: '' },
+          { type: 'text_delta', text: 'a' },
           { type: 'text_delta', text: '\ud83d' },
           { type: 'text_delta', text: '\ude00' },
         ),
@@ -183,18 +345,20 @@ describe('the events of a message', () => {
           { type: 'signature_delta', signature: 'y' },
         ),
         ...block(3, tool, json('{"a":'), json('[1]}')),
-        ...block(4, tool),
+        ...block(4, whole),
         ...block(5, tool, json('')),
-        ...block(6, { n: 1 }, { type: 'new_delta', n: 2, list: [1] }),
+        ...block(6, { type: 'text', text: '' }, { type: 'thinking_delta', thinking: 'hm', text: 'x', type2: 1 }),
+        ...block(7, { type: 'compaction' }, { type: 'compaction_delta', content: 'c' }, { type: 'compaction_delta' }),
       ),
     ).toEqual([
       { type: 'text', text: 'a😀' },
       { type: 'text', text: '', citations: [{ a: 1 }, 2] },
       { type: 'thinking', thinking: 'hm', signature: 'y' },
       { ...tool, input: { a: [1] } },
+      whole,
       tool,
-      tool,
-      { n: 2, list: [1] },
+      { type: 'text', text: '', thinking: 'hm' },
+      { type: 'compaction', content: 'c' },
     ]);
   });
 
@@ -202,14 +366,18 @@ describe('the events of a message', () => {
     const record = recordEvents('message');
     for (const [name, payload] of [
       ['message_start', '{"type":"message_start","message":{"__proto__":{"a":1.0},"toJSON":"x","usage":{"n":1e2}}}'],
-      ['content_block_start', '{"type":"content_block_start","index":0,"content_block":{"__proto__":"a"}}'],
       [
-        'content_block_delta',
-        '{"type":"content_block_delta","index":0.0,"delta":{"__proto__":"b","constructor":"\\uD800"}}',
+        'content_block_start',
+        '{"type":"content_block_start","index":0,"content_block":{"type":"text","__proto__":"a"}}',
       ],
       [
         'content_block_delta',
-        '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\\"t\\":1.0,\\"__proto__\\":2}"}}',
+        '{"type":"content_block_delta","index":0.0,"delta":{"type":"text_delta","text":"\\uD800","__proto__":"b"}}',
+      ],
+      ['content_block_start', '{"type":"content_block_start","index":1,"content_block":{"type":"tool_use"}}'],
+      [
+        'content_block_delta',
+        '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"t\\":1.0,\\"__proto__\\":2}"}}',
       ],
       ['content_block_stop', '{"type":"content_block_stop","index":0}'],
       [
@@ -220,7 +388,7 @@ describe('the events of a message', () => {
     ] as const)
       record.add(name, payload);
     expect(record.text()).toBe(
-      '{"__proto__":12345678901234567890,"toJSON":"x","usage":{"n":1e2,"__proto__":1.50},"stop_reason":"x","content":[{"__proto__":"ab","constructor":"\\ud800","input":{"t":1.0,"__proto__":2}}]}',
+      '{"__proto__":{"a":1.0},"toJSON":"x","usage":{"n":1e2,"__proto__":1.50},"stop_reason":"x","content":[{"type":"text","__proto__":"a","text":"\\ud800"},{"type":"tool_use","input":{"t":1.0,"__proto__":2}}]}',
     );
   });
 
@@ -228,7 +396,7 @@ describe('the events of a message', () => {
     const record = recordEvents('message');
     const usage = Object.fromEntries(Array.from({ length: MANY }, (_, i) => [`u${i}`, i]));
     add(record, [{ type: 'message_start', message: { usage } }]);
-    add(record, [{ type: 'content_block_start', index: 0, content_block: {} }]);
+    add(record, [{ type: 'content_block_start', index: 0, content_block: { type: 'text' } }]);
     const citation = '{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":1}}';
     const counted = '{"type":"message_delta","usage":{"u1":7}}';
     for (let i = 0; i < MANY; i++) {
@@ -244,6 +412,22 @@ describe('the events of a message', () => {
     expect([folded.content[0].citations.length, folded.usage.u1]).toEqual([MANY, 7]);
   });
 
+  it('fold where blocks stop late, or not at all', () => {
+    const [begin, hi, stop] = block(0, { type: 'text', text: '' }, { type: 'text_delta', text: 'Hi' }) as [
+      Event,
+      Event,
+      Event,
+    ];
+    const tool = block(1, { type: 'tool_use' }, { type: 'input_json_delta', partial_json: '{"a":1}' });
+    const whole = [
+      { type: 'text', text: 'Hi' },
+      { type: 'tool_use', input: { a: 1 } },
+    ];
+    expect(content(begin, hi, ...tool, stop)).toEqual(whole);
+    expect(content(begin, hi, ...tool.slice(0, -1))).toEqual(whole);
+  });
+
+  const TOOL = { type: 'tool_use' };
   const open = start({ content: null });
   it.each<[string, Event[], RegExp]>([
     ['a message that is a text', [{ type: 'message_start', message: 'x' }], /begin empty/],
@@ -251,30 +435,58 @@ describe('the events of a message', () => {
     ['content that is there', [start({ content: [1] })], /begin empty/],
     [
       'a second message_delta that sets something',
-      [open, END[0] as Event, { type: 'message_delta', delta: { stop_reason: null } }],
+      [open, END[0] as Event, { type: 'message_delta', delta: { stop_reason: 'x' } }],
       /stops twice/,
     ],
     [
       'a second message_delta that sets it beside its delta',
-      [open, END[0] as Event, { type: 'message_delta', role: 'user' }],
+      [open, END[0] as Event, { type: 'message_delta', context_management: {} }],
       /stops twice/,
     ],
-    ['a message_delta with content', [open, { type: 'message_delta', delta: { content: [] } }], /not its own/],
-    ['a message_delta with content beside its delta', [open, { type: 'message_delta', content: [] }], /not its own/],
+    ['a block after the end', [open, END[0] as Event, ...block(0, {})], /after its end/],
+    ['text at the start of a block', [open, ...block(0, { type: 'text', text: 'a' })], /begins with text/],
+    ['thoughts at the start', [open, ...block(0, { type: 'thinking', thinking: 'a' })], /begins with text/],
+    ['thoughts without a text', [open, ...block(0, { type: 'thinking' })], /no text/],
     [
-      'a message_delta with an attestation in its delta',
-      [open, { type: 'message_delta', delta: { attestation: {} } }],
-      /not its own/,
+      'a delta that does not fit',
+      [open, ...block(0, { type: 'tool_use' }, { type: 'text_delta', text: 'a' })],
+      /not fit/,
     ],
-    ['a message_delta with usage in its delta', [open, { type: 'message_delta', delta: { usage: {} } }], /not its own/],
+    [
+      'an input that comes twice',
+      [open, ...block(0, { type: 'tool_use', input: { a: 1 } }, { type: 'input_json_delta', partial_json: '' })],
+      /comes twice/,
+    ],
+    ['a delta of a new type', [open, ...block(0, {}, { type: 'song_delta', text: 'a' })], /has no rule/],
+    ['a delta without a type', [open, ...block(0, {}, { text: 'a' })], /has no rule/],
+    [
+      'a delta to an earlier block',
+      [
+        open,
+        { type: 'content_block_start', index: 0, content_block: {} },
+        { type: 'content_block_start', index: 1, content_block: {} },
+        { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'a' } },
+      ],
+      /no block that is open/,
+    ],
+    [
+      'a delta to a block that is closed',
+      [open, ...block(0, {}), { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'a' } }],
+      /no block that is open/,
+    ],
+    ['text that is a number', [open, ...block(0, { type: 'text', text: 1 })], /begins with text/],
     ['a block at a huge index', [open, { type: 'content_block_start', index: 1e9, content_block: {} }], /out of order/],
     ['a block that is a number', [open, { type: 'content_block_start', index: 0, content_block: 1 }], /out of order/],
-    ['a delta that is a text', [open, ...block(0, {}, 'x')], /no text/],
-    ['an input that is a number', [open, ...block(0, {}, { type: 'input_json_delta', partial_json: 1 })], /no text/],
-    ['a signature that is none', [open, ...block(0, {}, { type: 'signature_delta' })], /no text/],
+    ['a delta that is a text', [open, ...block(0, {}, 'x')], /has no rule/],
+    ['an input that is a number', [open, ...block(0, TOOL, { type: 'input_json_delta', partial_json: 1 })], /no text/],
+    [
+      'a signature that is none',
+      [open, ...block(0, { type: 'thinking', thinking: '' }, { type: 'signature_delta' })],
+      /no text/,
+    ],
     [
       'an input that names a member twice',
-      [open, ...block(0, {}, { type: 'input_json_delta', partial_json: '{"a":1,"a":2}' })],
+      [open, ...block(0, TOOL, { type: 'input_json_delta', partial_json: '{"a":1,"a":2}' })],
       /twice/,
     ],
     ['a stop before its reason', [open, { type: 'message_stop' }], /without a reason/],

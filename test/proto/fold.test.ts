@@ -6,7 +6,7 @@ const base = { id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm'
 const chunk = (choice: object, more: object = {}) =>
   JSON.stringify({ ...base, ...more, choices: [{ index: 0, ...choice }] });
 const quoted = (text: string) => JSON.stringify(text);
-const fold = (...payloads: string[]) => JSON.parse(foldPayloads(payloads));
+const fold = (...payloads: string[]) => JSON.parse(foldPayloads(payloads, 3));
 
 describe('fold', () => {
   it('turns chat chunks into a chat completion', () => {
@@ -62,7 +62,7 @@ describe('fold', () => {
     ]);
   });
 
-  it('appends logprobs, grows reasoning and refusals, and treats unknown members by the same rules', () => {
+  it('appends logprobs, grows reasoning and refusals, and carries unknown members', () => {
     const folded = fold(
       chunk({
         delta: { reasoning_content: 'Let ', refusal: null, x: { y: 'a' } },
@@ -79,7 +79,7 @@ describe('fold', () => {
       ),
       chunk({ delta: {} }, { new_thing: [2] }),
     );
-    expect(folded.choices[0].message).toMatchObject({ reasoning_content: 'Let me', refusal: 'No.', x: { y: 'ab' } });
+    expect(folded.choices[0].message).toMatchObject({ reasoning_content: 'Let me', refusal: 'No.', x: { y: 'b' } });
     expect(folded.choices[0].logprobs.content.map((one: { token: string }) => one.token)).toEqual(['a', 'b']);
     expect(folded.choices[0].stop_reason).toBe('last');
     expect(folded).toMatchObject({ system_fingerprint: 'fp', new_thing: [1, 2] });
@@ -124,16 +124,24 @@ describe('fold', () => {
     },
   );
 
-  it('merges by an index that is written as 1.0', () => {
-    const of = (index: string, text: string) =>
-      `{"object":"text_completion","choices":[{"index":${index},"text":"${text}"}]}`;
-    expect(fold(of('1', 'a'), of('1.0', 'b')).choices).toHaveLength(1);
+  it.each(['1.0', '1e0', '-0', '-1', '0.5', '10001', '"0"', 'true', '{}', '[0]'])(
+    'refuses a choice whose index is %s: clients disagree about it',
+    (index) => {
+      const of = (one: string) => `{"object":"text_completion","choices":[{"index":${one},"text":"a"}]}`;
+      expect(() => fold(of('0'), of(index))).toThrow(FoldError);
+      expect(fold(of('0'), of('1')).choices).toHaveLength(2);
+    },
+  );
+
+  it('merges carried items by the value of their index', () => {
+    const of = (index: string, n: number) => `{"object":"text_completion","x":[{"index":${index},"n":${n}}]}`;
+    expect(JSON.parse(foldPayloads([of('1', 1), of('1.0', 2)])).x).toEqual([{ index: 1, n: 2 }]);
   });
 
   it('takes many indexed items in a time that grows with their number', () => {
     const choices = Array.from({ length: 10_000 }, (_, index) => ({ index, text: 'x' }));
     const started = performance.now();
-    fold(JSON.stringify({ object: 'text_completion', choices }));
+    foldPayloads([JSON.stringify({ object: 'text_completion', choices })], choices.length);
     expect(performance.now() - started).toBeLessThan(2_000);
   });
 
@@ -163,19 +171,19 @@ describe('fold', () => {
 
   it('merges by index whichever item grows, what has no index standing where it was appended', () => {
     const x = (...items: unknown[]) => JSON.stringify({ x: items });
-    const at = (index: number, text: string) => ({ index, delta: { text } });
+    const at = (index: number, text: string) => ({ index, texts: [text] });
     const folded = foldPayloads([
       x(at(3, 'd'), at(1, 'b'), 'loose', at(3, 'D'), at(2, 'c')),
       x(at(1, 'B'), at(0, 'a'), at(2, 'C'), at(4, 'e')),
       x(at(3, '!'), at(0, 'A'), at(4, 'E'), null, at(1, '?')),
     ]);
     expect(JSON.parse(folded).x).toEqual([
-      at(0, 'aA'),
-      at(1, 'bB?'),
-      at(2, 'cC'),
-      at(3, 'dD!'),
+      { index: 0, texts: ['a', 'A'] },
+      { index: 1, texts: ['b', 'B', '?'] },
+      { index: 2, texts: ['c', 'C'] },
+      { index: 3, texts: ['d', 'D', '!'] },
       'loose',
-      at(4, 'eE'),
+      { index: 4, texts: ['e', 'E'] },
       null,
     ]);
   });
@@ -219,5 +227,155 @@ describe('fold', () => {
   it('refuses what is not a JSON object', () => {
     expect(() => foldPayloads(['[1]'])).toThrow(FoldError);
     expect(() => foldPayloads(['{"a":'])).toThrow(FoldError);
+  });
+});
+
+/** What a client would show of these is not what one response can say. */
+describe('a stream that does not fold', () => {
+  const delta = (one: object) => chunk({ delta: one });
+  const call = (part: object) => delta({ tool_calls: [{ index: 0, function: { name: 'a' }, ...part }] });
+  const named = (name: string, more: object = {}) => call({ function: { name, ...more } });
+  it.each<[string, readonly string[]]>([
+    ['a message beside a delta', [chunk({ delta: { content: 'a' }, message: { content: 'b' } })]],
+    ['a message in another chunk', [delta({ content: 'a' }), chunk({ message: { content: 'b' } })]],
+    ['content that becomes an object', [delta({ content: 'a' }), delta({ content: {} })]],
+    ['content that becomes a number', [delta({ content: 'a' }), delta({ content: 0 })]],
+    ['content that is a boolean', [delta({ content: false })]],
+    ['a part that is a text', [delta({ content: ['a'] })]],
+    ['a part with an index', [delta({ content: [{ type: 'text', text: 'a', index: 0 }] })]],
+    ['a delta that is a list', [delta([])]],
+    ['a delta that is a text', [delta('a' as never)]],
+    ['a choice without an index', [JSON.stringify({ ...base, choices: [{ delta: { content: 'a' } }] })]],
+    ['a choice that is no object', [JSON.stringify({ ...base, choices: [null] })]],
+    ['choices that are no list', [JSON.stringify({ ...base, choices: {} })]],
+    ['a choice twice in a chunk', [JSON.stringify({ ...base, choices: [{ index: 0 }, { index: 0 }] })]],
+    ['a refusal that is an object', [delta({ refusal: {} })]],
+    ['reasoning that is an object', [delta({ reasoning: { text: 'a' } })]],
+    ['reasoning under one name and then another', [delta({ reasoning: 'a' }), delta({ reasoning_content: 'b' })]],
+    ['reasoning under two names with other texts', [delta({ reasoning: 'a', reasoning_content: 'b' })]],
+    ['another role', [delta({ role: 'assistant' }), delta({ role: 'user' })]],
+    ['another model', [chunk({}), chunk({}, { model: 'n' })]],
+    ['another object', [chunk({}), chunk({}, { object: 'chat.completion' })]],
+    ['another reason for its end', [chunk({ finish_reason: 'stop' }), chunk({ finish_reason: 'length' })]],
+    ['a reason that is no text', [chunk({ finish_reason: 1 })]],
+    ['usage that is no object', [chunk({}, { usage: 3 })]],
+    ['a call without an index', [delta({ tool_calls: [{ id: 'a' }] })]],
+    ['a call whose index is 0.0', [named('a').replace('"tool_calls":[{"index":0', '$&.0')]],
+    ['a call without a name', [delta({ tool_calls: [{ index: 0, id: 'a', function: { arguments: '{}' } }] })]],
+    [
+      'a call before one of a lower index',
+      [1, 0].map((index) => delta({ tool_calls: [{ index, function: { name: 'a' } }] })),
+    ],
+    [
+      'two calls with one id',
+      [0, 1].map((index) => delta({ tool_calls: [{ index, id: 'x', function: { name: 'a' } }] })),
+    ],
+    [
+      'reasoning under one name and then under two',
+      [delta({ reasoning: 'a' }), delta({ reasoning: 'b', reasoning_content: 'b' })],
+    ],
+    ['reasoning beside an empty one', [delta({ reasoning: 'a', reasoning_content: '' })]],
+    ['calls that are no list', [delta({ tool_calls: { index: 0 } })]],
+    ['a call that is named anew', [named('a'), named('b')]],
+    ['a call with another id', [call({ id: 'a' }), call({ id: 'b' })]],
+    ['a call of another type', [call({ type: 'function' }), call({ type: 'custom' })]],
+    ['two calls under one index', [named('a', { arguments: '{}' }), named('a', { arguments: '{"b":1}' })]],
+    ['arguments that are an object', [named('a', { arguments: {} })]],
+    ['arguments that are a number and then more', [named('a', { arguments: '1' }), named('', { arguments: '2' })]],
+    ['arguments that go on after their end', [named('a', { arguments: '{"b":1} {' })]],
+    ['a function call that goes on', [delta({ function_call: { name: 'a', arguments: '{}{}' } })]],
+    ['details that are no list', [delta({ reasoning_details: {} })]],
+    ['a detail whose format changes', ['x', 'y'].map((format) => delta({ reasoning_details: [{ index: 0, format }] }))],
+    ['an error', [chunk({}, { error: { message: 'no' } })]],
+    ['the object of an error', [JSON.stringify({ object: 'error', message: 'no' })]],
+  ])('has %s', (_name, payloads) => {
+    expect(() => fold(...payloads)).toThrow(FoldError);
+  });
+
+  it('has more choices than the request asks for, or leaves one out', () => {
+    const of = (index: number) => JSON.stringify({ ...base, choices: [{ index, delta: { content: 'a' } }] });
+    expect(() => foldPayloads([of(0), of(1)])).toThrow(/more choices/);
+    expect(() => foldPayloads([of(1)])).toThrow(/missing/);
+    expect(() => foldPayloads([of(0), of(2)], 3)).toThrow(/missing/);
+    expect(JSON.parse(foldPayloads([of(1), of(0)], 2)).choices).toHaveLength(2);
+  });
+});
+
+describe('a stream as engines write it', () => {
+  const message = (...deltas: object[]) => fold(...deltas.map((one) => chunk({ delta: one }))).choices[0].message;
+  const thinking = (text: string) => [{ type: 'thinking', thinking: [{ type: 'text', text }] }];
+
+  it("keeps Magistral's parts in their order, and its texts joined", () => {
+    expect(
+      message(
+        { role: 'assistant', content: '' },
+        { content: thinking('First ') },
+        { content: thinking('second.') },
+        { content: [{ type: 'text', text: 'Hel' }] },
+        { content: 'lo' },
+        { content: '!' },
+      ),
+    ).toEqual({
+      role: 'assistant',
+      content: [...thinking('First '), ...thinking('second.'), { type: 'text', text: 'Hello!' }],
+    });
+  });
+
+  it('has text as content where its lists have nothing else', () => {
+    expect(message({ content: 'a' }, { content: [{ type: 'text', text: 'b' }] }, { content: 'c' }).content).toBe('abc');
+    expect(message({ content: [] }).content).toBe('');
+    const quoted = { type: 'text', text: 'b', citations: [] };
+    expect(message({ content: 'a' }, { content: [quoted] }, { content: 'c' }).content).toEqual([
+      { type: 'text', text: 'a' },
+      quoted,
+      { type: 'text', text: 'c' },
+    ]);
+  });
+
+  it("joins OpenRouter's reasoning details by index and type, and repeats no structural text", () => {
+    const detail = (more: object, type = 'reasoning.text') => ({
+      role: 'assistant',
+      reasoning_details: [{ type, ...more, format: 'anthropic-claude-v1', index: 0 }],
+    });
+    expect(
+      message(
+        detail({ text: 'Let' }),
+        detail({ text: ' me' }),
+        detail({ signature: 'S' }),
+        detail({ data: 'x' }, 'reasoning.encrypted'),
+        { reasoning_details: [{ text: 'loose' }] },
+      ).reasoning_details,
+    ).toEqual([
+      { type: 'reasoning.text', text: 'Let me', signature: 'S', format: 'anthropic-claude-v1', index: 0 },
+      { type: 'reasoning.encrypted', data: 'x', format: 'anthropic-claude-v1', index: 0 },
+      { text: 'loose' },
+    ]);
+  });
+
+  it("keeps the identity beside Azure's annotations, and the first id and time", () => {
+    const empty = { id: '', object: '', created: 0, model: '' };
+    const folded = fold(
+      JSON.stringify({ ...empty, prompt_filter_results: [{ prompt_index: 0 }], choices: [] }),
+      chunk({ delta: { content: 'a' } }),
+      JSON.stringify({ ...empty, choices: [{ index: 0, finish_reason: null, content_filter_offsets: { end: 1 } }] }),
+      chunk({ delta: {}, finish_reason: 'stop' }, { id: 'c2', created: 2 }),
+      JSON.stringify({ ...empty, choices: [{ index: 0, finish_reason: null, content_filter_offsets: { end: 9 } }] }),
+    );
+    expect(folded).toMatchObject({ id: 'c1', object: 'chat.completion', created: 1, model: 'm' });
+    expect(folded.choices).toMatchObject([{ message: { content: 'a' }, finish_reason: 'stop' }]);
+  });
+
+  it('has reasoning under two names with the same texts', () => {
+    const both = (text: string) => ({ reasoning: text, reasoning_content: text });
+    expect(message(both('a'), both('b'), { content: 'c' })).toMatchObject({ ...both('ab'), content: 'c' });
+  });
+
+  it('has arguments that were cut off, or have space behind them', () => {
+    const calls = (...parts: string[]) =>
+      message(...parts.map((one) => ({ tool_calls: [{ index: 2, function: { name: 'a', arguments: one } }] })))
+        .tool_calls;
+    expect(calls('{"a":', ' "x')).toEqual([{ function: { name: 'a', arguments: '{"a": "x' } }]);
+    expect(calls('{}', ' \n')).toEqual([{ function: { name: 'a', arguments: '{} \n' } }]);
+    expect(calls('null')).toEqual([{ function: { name: 'a', arguments: 'null' } }]);
   });
 });

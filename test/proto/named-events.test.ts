@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { NamedRecorder } from '../../gateway/exchange/named-recorder.ts';
 import { buildRaw, nonceOf, type RawParts } from '../../proto/attestation/raw.ts';
-import type { StreamForm } from '../../proto/stream/events.ts';
+import type { StreamForm } from '../../proto/stream/forms.ts';
 import { NamedEventReader, readEvents, SseError, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { compareTranscript } from '../../verify/binding/exchange.ts';
 import { CheckFailure } from '../../verify/common/checks.ts';
@@ -154,6 +154,6 @@ describe('gateway and verifier', () => {
     const reader = new NamedEventReader(MAX);
     const events = [...bytes(text)].flatMap((byte) => reader.push(Uint8Array.of(byte)));
     expect(events.map(({ name }) => name)).toEqual(messageEvents(['a']).map(({ type }) => type));
-    expect([reader.midEvent, reader.comments, reader.end()]).toEqual([false, 1, null]);
+    expect([reader.comments, reader.end()]).toEqual([1, null]);
   });
 });

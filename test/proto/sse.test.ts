@@ -84,14 +84,10 @@ describe('the profile of a stream', () => {
     expect(read('data: a\n\ndata: b\n')).toEqual(['a', 'b']);
   });
 
-  it('counts comments, and says when an event has begun', () => {
+  it('counts comments', () => {
     const reader = new PayloadReader(100);
     reader.push(Buffer.from(': a\n\n: b\n\nda'));
-    expect([reader.comments, reader.midEvent]).toEqual([2, true]);
-    reader.push(Buffer.from('ta: a\n'));
-    expect(reader.midEvent).toBe(true);
-    reader.push(Buffer.from('\n'));
-    expect(reader.midEvent).toBe(false);
+    expect(reader.comments).toBe(2);
   });
 
   it.each([

@@ -3,7 +3,10 @@ import { fileURLToPath } from 'node:url';
 import { NODE_FLAGS } from '../../gateway/node-flags.ts';
 import { eventually } from './harness.ts';
 import { ROOT, type RunningProcess, startCommand } from './process.ts';
+import { healthOn } from './refusals.ts';
 
+/** A gateway that serves does so in this time, on a busy machine too. */
+const SERVES_MS = 20_000;
 const MAIN = fileURLToPath(new URL('../../gateway/main.ts', import.meta.url));
 
 export interface GatewayProcess extends RunningProcess {
@@ -11,6 +14,11 @@ export interface GatewayProcess extends RunningProcess {
   readonly url: string;
   /** Its log lines so far. */
   lines(): Record<string, unknown>[];
+  /**
+   * Ends it after a test. @throws when it does not serve any more, on a new connection, although nobody has told it to end; or when it, or
+   * one of its workers, has ended by an error that nothing caught
+   */
+  stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
 export interface GatewayProcessOptions {
@@ -52,8 +60,30 @@ export async function startGatewayProcess(
   });
   const [line] = listening();
   if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
-  const { port } = line.address as { port: number };
-  return { ...started, url: `http${line.tls === true ? 's' : ''}://127.0.0.1:${port}`, lines };
+  const url = urlOf(line);
+  const stop = async (signal: NodeJS.Signals = 'SIGKILL'): Promise<void> => {
+    const { child, kill } = started;
+    const running = () => child.exitCode === null && child.signalCode === null;
+    const told = () => lines().some(({ msg }) => msg === 'draining');
+    // Workers that have all ended have successors on another port.
+    const serves = () => healthOn(urlOf(listening().at(-1) ?? line)).catch(() => null);
+    let served = !running() || told();
+    try {
+      if (!served) await eventually(async () => (await serves()) !== null || told() || !running(), SERVES_MS);
+      served ||= running() || told();
+    } finally {
+      if (running()) await kill(signal);
+    }
+    const uncaught = lines().find(({ msg }) => msg === 'uncaught error');
+    if (uncaught !== undefined) throw new Error(`an uncaught error in the gateway: ${JSON.stringify(uncaught)}`);
+    if (!served) throw new Error(`the gateway ended although nobody told it to: ${started.output()}`);
+  };
+  return { ...started, url, lines, stop };
+}
+
+/** Of a line that says that a process listens. */
+function urlOf({ address, tls }: Record<string, unknown>): string {
+  return `http${tls === true ? 's' : ''}://127.0.0.1:${(address as { port: number }).port}`;
 }
 
 /** A shell that limits itself, and then becomes the command. */

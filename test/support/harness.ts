@@ -13,6 +13,7 @@ import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simul
 import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { type Backend, startBackend } from './backend.ts';
+import { expectServing } from './refusals.ts';
 
 export const SILENT = pino({ level: 'silent' });
 
@@ -37,6 +38,7 @@ export const UNCHECKED = {
 export interface RunningGateway {
   /** `http://127.0.0.1:PORT` */
   readonly url: string;
+  /** @throws when it does not serve a new connection any more. */
   close(): Promise<void>;
 }
 
@@ -54,13 +56,23 @@ export async function startGateway(env: Record<string, string>, log = SILENT): P
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
   const plainPath = takeConnections(server, built.plain, log);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  let closed = false;
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     async close() {
+      if (closed) return;
+      closed = true;
       server.closeAllConnections();
       plainPath.destroy();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
-      await built.close();
+      try {
+        await expectServing(url);
+      } finally {
+        server.closeAllConnections();
+        plainPath.destroy();
+        await new Promise<void>((resolve) => server.close(() => resolve()));
+        await built.close();
+      }
     },
   };
 }

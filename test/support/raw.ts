@@ -1,6 +1,7 @@
 // Bytes to the gateway as they are, over a bare socket, and its answers read back one by one: what a client library would hide.
 import { connect } from 'node:net';
 import { expect } from 'vitest';
+import { expectServing } from './refusals.ts';
 
 export interface RawAnswer {
   readonly status: number;
@@ -30,8 +31,18 @@ export interface RawOptions {
   readonly head?: boolean;
 }
 
-/** Latin-1: each character is one byte. @throws when neither an answer nor an end comes in time: a hang. */
-export function raw(url: string, text: string, options: RawOptions = {}): Promise<RawResult> {
+/**
+ * Sends bytes and reads the answers. After a refusal the server must serve a new connection. Latin-1: each character is one byte.
+ * @throws when neither an answer nor an end comes in time, which is a hang; when the server accepts no connection, before or afterwards
+ */
+export async function raw(url: string, text: string, options: RawOptions = {}): Promise<RawResult> {
+  const result = await speak(url, text, options);
+  if (result.closed || result.answers.some(({ status }) => status >= 400)) await expectServing(url);
+  return result;
+}
+
+/** Does the same as `raw`, without the request after a refusal: for many of them at once, which one request may follow. */
+export function speak(url: string, text: string, options: RawOptions = {}): Promise<RawResult> {
   const { answers: wanted = 1, linger_ms = 0, timeout_ms = 5_000, drip_ms, halfClose = false, head = false } = options;
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
@@ -52,7 +63,9 @@ export function raw(url: string, text: string, options: RawOptions = {}): Promis
       socket.destroy();
       resolve({ answers: answersOf(all, head), closed, text: all, ms: performance.now() - began });
     };
+    let connected = false;
     socket.on('connect', () => {
+      connected = true;
       const bytes = Buffer.from(text, 'latin1');
       if (drip_ms === undefined) return void (halfClose ? socket.end(bytes) : socket.write(bytes));
       let at = 0;
@@ -66,7 +79,11 @@ export function raw(url: string, text: string, options: RawOptions = {}): Promis
         lingering = setTimeout(() => done(false), linger_ms);
     });
     socket.on('end', () => done(true));
-    socket.on('error', () => done(true));
+    socket.on('error', (error) => {
+      if (connected) return done(true);
+      clearTimeout(timer);
+      reject(error);
+    });
   });
 }
 

@@ -186,7 +186,7 @@ describe('a traced request', () => {
       const backend = named(spans, 'chat scripted');
       expect([value(backend, 'server.address'), Number(value(backend, 'server.port'))]).toEqual(['127.0.0.1', +port]);
     } finally {
-      await several.kill('SIGTERM');
+      await several.stop('SIGTERM');
     }
   });
 

@@ -3,8 +3,9 @@ import type { Attestation } from '../../proto/attestation/attestation.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../../proto/attestation/raw.ts';
 import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
 import { parseKeepingNumbers } from '../../proto/kept-numbers.ts';
-import { recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/events.ts';
-import { foldPayloads } from '../../proto/stream/fold.ts';
+import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
+import { choicesAsked, recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/forms.ts';
+import { SET_BY_DELTA, SET_BY_EVENT } from '../../proto/stream/messages.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/stream/sse.ts';
 import { concat, digest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../common/checks.ts';
@@ -14,7 +15,7 @@ import { isPartOf, sameTokens, sameValue } from './json-equality.ts';
 
 /**
  * @param raw the parts of the attestation's raw.
- * @throws {CheckFailure} endpoint_mismatch, request_mismatch, response_mismatch, stream_mismatch
+ * @throws {CheckFailure} endpoint_mismatch, request_mismatch, response_mismatch, event_not_expected, stream_mismatch, stream_not_foldable
  */
 export async function compareExchange(
   attestation: Attestation,
@@ -44,12 +45,17 @@ export async function compareExchange(
     await compareTranscript(attestation, raw, expected.transcript);
     compared.push(`the ${raw.stream?.events} events of the stream, byte for byte`);
   }
-  const chunk = carrier !== null && isChunkOf(raw, carrier);
+  const chunk = carrier !== null && expected.event === true && isChunkOf(raw, carrier);
   if (carrier !== null && !chunk) {
     if (carrier.text !== null && duplicateMember(carrier.text) !== null)
       throw new CheckFailure('response_mismatch', 'the response that carries the attestation names a member twice');
     if (!isResponse(raw, carrier))
-      throw new CheckFailure('response_mismatch', 'the response that carries the attestation is not the one in raw');
+      throw expected.event !== true && isChunkOf(raw, carrier)
+        ? new CheckFailure(
+            'event_not_expected',
+            'it is an event of a stream by itself: it counts only where the caller says so',
+          )
+        : new CheckFailure('response_mismatch', 'the response that carries the attestation is not the one in raw');
     compared.push('the response that carries the attestation');
   }
   if (compared.length === 0)
@@ -101,7 +107,7 @@ function isResponse({ response, stream }: RawParts, { text, value }: Carrier): b
   }
 }
 
-/** Whether the carrier is the final event of the stream: folded by itself, it must be a part of the folded response. */
+/** Whether the carrier is the final event of the stream. Folded by itself, a chunk must be a part of the folded response. */
 function isChunkOf(raw: RawParts, carrier: Carrier): boolean {
   const { response, stream, endpoint = CHAT_ENDPOINT } = raw;
   const { text, value } = carrier;
@@ -111,23 +117,27 @@ function isChunkOf(raw: RawParts, carrier: Carrier): boolean {
   if (form !== 'completion' || !looksLikeFinishChunk(value)) return false;
   try {
     if (text === null)
-      return isPartOf(lasting(JSON.parse(foldPayloads([JSON.stringify(value)])), value), JSON.parse(response));
+      return isPartOf(lasting(JSON.parse(foldPayloads([JSON.stringify(value)], null)), value), JSON.parse(response));
     noDuplicates(text);
-    return isPartOf(lasting(exactly(foldPayloads([text])), value), exactly(response));
+    return isPartOf(lasting(exactly(foldPayloads([text], null)), value), exactly(response));
   } catch {
     // A carrier that does not fold is no chunk.
     return false;
   }
 }
 
-/** A message_delta sets its members on the message; only its usage may be changed by a later one. */
+/** A message_delta sets its members on the message; only its usage may be changed by a later one. It may have no other members. */
 function isMessageDelta(response: string, { text, value }: Carrier): boolean {
   if (value.type !== 'message_delta') return false;
   try {
     const { type: _, delta, usage: __, ...others } = (text === null ? value : exactly(text)) as Record<string, unknown>;
     const whole = (text === null ? JSON.parse(response) : exactly(response)) as Record<string, unknown>;
-    const set = Object.entries({ ...others, ...(delta as object) });
-    return set.every(([name, value]) => Object.hasOwn(whole, name) && sameValue(value, whole[name]));
+    const isSet = ([name, value]: [string, unknown], names: readonly string[]) =>
+      names.includes(name) && sameValue(value, whole[name] ?? null);
+    return (
+      Object.entries(others).every((member) => isSet(member, SET_BY_EVENT)) &&
+      Object.entries((delta ?? {}) as object).every((member) => isSet(member, SET_BY_DELTA))
+    );
   } catch {
     return false;
   }
@@ -171,11 +181,12 @@ const MAX_EVENT_BYTES = 256 * 1024 * 1024;
 
 /**
  * @param attestation the only one that an event may carry.
- * @throws {CheckFailure} stream_malformed: the transcript is not of the form in proto/stream/sse.ts; stream_mismatch
+ * @throws {CheckFailure} stream_malformed: the transcript is not of the form in proto/stream/sse.ts; stream_mismatch,
+ * stream_not_foldable
  */
 export async function compareTranscript(
   attestation: Attestation,
-  { endpoint = CHAT_ENDPOINT, stream, response }: RawParts,
+  { endpoint = CHAT_ENDPOINT, request, stream, response }: RawParts,
   transcript: Uint8Array,
 ): Promise<void> {
   if (stream === undefined) throw mismatch('raw is about a whole response, not about a stream');
@@ -190,7 +201,8 @@ export async function compareTranscript(
   const hashed = events.map(({ name, text }) => utf8(name === null ? `${text}\n` : `${name}\n${text}\n`));
   if (toHex(await digest('SHA-256', concat(hashed))) !== stream.sha256)
     throw mismatch('the events are others than those that were signed');
-  if (folded(form, events) !== response) throw mismatch('the events do not fold into the response in raw');
+  if (folded(form, events, choicesAsked(endpoint, request)) !== response)
+    throw mismatch('the events do not fold into the response in raw');
 }
 
 interface TextEvent {
@@ -199,16 +211,22 @@ interface TextEvent {
   readonly text: string;
 }
 
-function folded(form: StreamForm, events: readonly TextEvent[]): string {
+function folded(form: StreamForm, events: readonly TextEvent[], max_choices: number): string {
   try {
-    if (form === 'completion') return foldPayloads(events.map(({ text }) => text));
+    if (form === 'completion')
+      return foldPayloads(
+        events.map(({ text }) => text),
+        max_choices,
+      );
     const record = recordEvents(form);
     for (const { name, text } of events)
       if (record.add(name, text) === 'error') throw mismatch('the stream ended with an error');
     return record.text();
   } catch (cause) {
     if (cause instanceof CheckFailure) throw cause;
-    throw new CheckFailure('stream_mismatch', 'the events do not fold', { cause });
+    if (!(cause instanceof FoldError)) throw new CheckFailure('stream_mismatch', 'the events do not fold', { cause });
+    const code = cause.reason === 'rule' ? 'stream_not_foldable' : 'stream_mismatch';
+    throw new CheckFailure(code, `the events do not fold: ${cause.message}`, { cause });
   }
 }
 

@@ -30,21 +30,25 @@ const MAX_CHARACTERS = 64 * 1024 * 1024;
 /** More than a response of 64 MiB has, even one full of token probabilities. */
 const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
-/** Members by which clients recognize a response. Beside an attestation's own members they would be read but not signed. */
-const OF_A_RESPONSE = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
+/** The members of an attestation. Where it comes by itself, nothing else may be there: a client could show it, and nobody signed it. */
+const MEMBERS = ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu'] as const;
+/** The members of the event that completes a stream of /v1/responses. */
+const EVENT_MEMBERS: readonly string[] = ['type', 'sequence_number', 'response'];
 
 const invalid = (message: string) => new CheckFailure('not_an_attestation', message);
+const unsigned = (message: string) => new CheckFailure('unsigned_member', message);
 
 /**
- * @param input an attestation, or a response or an event that carries one: an object, its JSON text, or that text as a JSON string.
- * @throws {CheckFailure} not_json, not_an_attestation, too_large
+ * @param input an attestation, or a response that carries one: an object, its JSON text, or that text as a JSON string.
+ * @param event the caller says that the input is an event of a stream. Nothing else is unwrapped.
+ * @throws {CheckFailure} not_json, not_an_attestation, unsigned_member, event_not_expected, too_large
  */
-export function readInput(input: unknown, limits: Limits = {}): Input {
-  if (typeof input !== 'string') return fromObject(input, limits);
+export function readInput(input: unknown, limits: Limits = {}, event = false): Input {
+  if (typeof input !== 'string') return fromObject(input, limits, event);
   const { value, text } = parse(input, limits);
   if (!isObject(value)) throw invalid('not a JSON object');
   const members = uniqueMembers(text);
-  const inner = finalResponse(value, members, text);
+  const inner = event ? finalResponse(value, members, text) : null;
   if (inner === null) return fromText(value, members, text, limits);
   noDuplicates(`${text.slice(0, inner.from)}null${text.slice(inner.from + inner.text.length)}`);
   return fromText(responseOf(value), uniqueMembers(inner.text), inner.text, limits);
@@ -66,9 +70,9 @@ function fromText(value: Record<string, unknown>, members: readonly Member[], te
   };
 }
 
-function fromObject(input: unknown, limits: Limits): Input {
+function fromObject(input: unknown, limits: Limits, event: boolean): Input {
   if (!isObject(input)) throw invalid('not an object');
-  const carrier = isFinalResponse(input.type) && isObject(input.response) ? responseOf(input) : input;
+  const carrier = event && isFinalResponse(input.type) && isObject(input.response) ? responseOf(input) : input;
   if (!Object.hasOwn(carrier, 'attestation')) return { attestation: readAlone(carrier, limits), carrier: null };
   const { attestation, ...value } = carrier;
   return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
@@ -76,16 +80,21 @@ function fromObject(input: unknown, limits: Limits): Input {
 
 /** The response in a final event. Only the stream's hash covers the event's other members. */
 function responseOf(event: Record<string, unknown>): Record<string, unknown> {
-  const beside = [...OF_A_RESPONSE, 'attestation'].find((name) => Object.hasOwn(event, name));
-  if (beside !== undefined)
-    throw invalid(`beside the response of an event stands '${beside}', which clients would read`);
+  const beside = Object.keys(event).find((name) => !EVENT_MEMBERS.includes(name));
+  if (beside !== undefined) throw unsigned(`an event has the member ${quoted(beside)}, which nobody signed`);
   return event.response as Record<string, unknown>;
 }
 
 /** An attestation that no response carries. */
 function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
-  const of = OF_A_RESPONSE.find((name) => Object.hasOwn(value, name));
-  if (of !== undefined) throw invalid(`beside an attestation's own members stands '${of}', which is an answer's`);
+  if (isFinalResponse(value.type) && isObject(value.response))
+    throw new CheckFailure('event_not_expected', 'it is an event of a stream: it counts only where the caller says so');
+  const names: readonly string[] = MEMBERS;
+  const beside = Object.keys(value).find((name) => !names.includes(name));
+  if (beside !== undefined && MEMBERS.every((name) => !Object.hasOwn(value, name)))
+    throw invalid('it carries no attestation');
+  if (beside !== undefined)
+    throw unsigned(`an attestation by itself has the member ${quoted(beside)}, which nobody signed`);
   return readAttestation(value, limits);
 }
 
@@ -122,7 +131,7 @@ function bounded(text: string, { maxValues = MAX_VALUES }: Limits): void {
 
 function readAttestation(value: unknown, limits: Limits): Attestation {
   if (!isObject(value)) throw invalid('the attestation is not an object');
-  const { raw, nonce, token, evidence, batch, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu']);
+  const { raw, nonce, token, evidence, batch, cpu } = own(value, MEMBERS);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
     throw invalid('raw and token must be strings');
   if (!isDigest(nonce)) throw invalid('nonce must be 64 lowercase hex digits');
@@ -210,8 +219,10 @@ function uniqueMembers(text: string): Member[] {
  */
 export function noDuplicates(text: string): void {
   const name = duplicateMember(text);
-  if (name !== null) throw invalid(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
+  if (name !== null) throw invalid(`the member ${quoted(name)} appears twice`);
 }
+
+const quoted = (name: string) => JSON.stringify(name.slice(0, 64));
 
 // Finds the attestation in the exact text of a response or of a chunk, and cuts it out.
 

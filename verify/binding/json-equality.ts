@@ -2,7 +2,7 @@
 
 import { skipSpace } from '../../proto/json.ts';
 import { isKeptNumber, keptText, numberOf } from '../../proto/kept-numbers.ts';
-import { SET_IN_DELTA } from '../../proto/stream/fold.ts';
+import { APPENDED } from '../../proto/stream/fold.ts';
 
 /** Whether two texts are equal apart from white space between JSON tokens. `signed` is JSON: raw was parsed. */
 export function sameTokens(held: string, signed: string): boolean {
@@ -62,28 +62,34 @@ function sameScalar(held: unknown, signed: unknown): boolean {
 const MAX_DEPTH = 32;
 
 /**
- * Whether `part`, one chunk folded by itself, fits `whole`, which all chunks fold into: the texts of `whole` end with those of
- * `part`, and everything else in `part` is the same in `whole`.
+ * Whether `part`, one chunk folded by itself, fits `whole`, which all chunks fold into: the texts of `whole` that grow end with those
+ * of `part`, and everything else in `part` is the same in `whole`.
  */
-export function isPartOf(part: unknown, whole: unknown, appended = false, depth = 0): boolean {
+export function isPartOf(part: unknown, whole: unknown, grows = false, depth = 0): boolean {
   if (depth > MAX_DEPTH) return false;
   if (part === null || sameScalar(part, whole)) return true;
-  if (typeof part === 'string') return appended && typeof whole === 'string' && whole.endsWith(part);
+  if (typeof part === 'string') return grows && textOf(whole).endsWith(part);
   if (!isContainer(part) || !isContainer(whole) || Array.isArray(part) !== Array.isArray(whole)) return false;
   if (Array.isArray(part) && Array.isArray(whole)) {
     // The fold keeps items in order, so each item of the whole is compared once.
     let at = 0;
     const next = (item: unknown) => {
-      const fits = (other: unknown) => sameIndex(item, other) && isPartOf(item, other, appended, depth + 1);
+      const fits = (other: unknown) => sameIndex(item, other) && isPartOf(item, other, false, depth + 1);
       while (at < whole.length && !fits(whole[at])) at++;
       return at++ < whole.length;
     };
     return part.every(next);
   }
-  return namesOf(part).every((name) => {
-    const text = name === 'text' || ((appended || name === 'message') && !SET_IN_DELTA.has(name));
-    return Object.hasOwn(whole, name) && isPartOf(part[name], whole[name], text, depth + 1);
-  });
+  return namesOf(part).every(
+    (name) => Object.hasOwn(whole, name) && isPartOf(part[name], whole[name], APPENDED.has(name), depth + 1),
+  );
+}
+
+/** The text itself, or that of the last part of a content. */
+function textOf(whole: unknown): string {
+  const last: unknown = Array.isArray(whole) ? whole.at(-1) : { text: whole };
+  const { text } = isContainer(last) ? last : {};
+  return typeof text === 'string' ? text : '';
 }
 
 /** Cached, because an object of the part is compared with many objects of the whole. */

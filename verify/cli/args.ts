@@ -14,6 +14,7 @@ export interface Arguments {
   readonly request: string | null;
   readonly response: string | null;
   readonly endpoint: string | null;
+  readonly event: boolean;
   readonly allowSimulated: string | null;
   readonly offline: boolean;
   readonly collateral: string | null;
@@ -110,6 +111,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     request: text('request'),
     response: text('response'),
     endpoint: read('endpoint', endpoint),
+    event: flag('event'),
     allowSimulated: text('allow-simulated'),
     offline: flag('offline'),
     collateral: text('collateral'),

@@ -8,7 +8,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { streamFormOf } from '../../proto/stream/events.ts';
+import { streamFormOf } from '../../proto/stream/forms.ts';
 
 export interface LoopbackOptions {
   /** 0: any that is free. */

@@ -169,15 +169,16 @@ async function appraise(
     ...(args.request === null ? {} : { request: readText(args.request) }),
     ...(args.response === null ? {} : { response: readText(args.response) }),
     ...(args.endpoint === null ? {} : { endpoint: args.endpoint }),
+    event: args.event,
   };
   return appraiseAttestation(input, { ...options, expected });
 }
 
 /** @throws {UsageError} */
-function refuseExpected({ request, response, endpoint }: Arguments): void {
-  if (request !== null || response !== null || endpoint !== null)
+function refuseExpected({ request, response, endpoint, event }: Arguments): void {
+  if (request !== null || response !== null || endpoint !== null || event)
     throw new UsageError(
-      'bare evidence holds no request and no response: --request, --response and --endpoint have no use',
+      'bare evidence holds no request and no response: --request, --response, --endpoint and --event have no use',
     );
 }
 

@@ -41,6 +41,9 @@ const NEXT: Steps = {
     'The request must be the exact bytes that were sent, with their tee. A router or proxy that writes JSON anew on the way changes them',
   response_mismatch:
     'A saved answer must be the bytes as they came; of what a client library wrote again, give the member attestation alone',
+  event_not_expected:
+    'One event of a stream by itself shows only a part of the answer: give the whole stream, or say --event',
+  unsigned_member: 'Give the answer as it came, with its attestation in it, or the attestation alone',
   stream_mismatch: 'A saved stream must be the bytes as they came (curl -sN … > FILE)',
   rim_unavailable: `${FETCH}, --without-reference-values leaves it out.`,
   revocation_unavailable: `${FETCH}, --without-revocation leaves it out.`,

@@ -40,6 +40,7 @@ const EXCHANGE: readonly Option[] = [
     text: 'the endpoint you asked, such as /v1/responses; must be the one that was signed',
   },
   { name: 'response', value: 'FILE', text: 'the response you received, without its attestation' },
+  { name: 'event', text: 'FILE is one event of a stream by itself, which shows only a part of the response' },
 ];
 const COLLATERAL: readonly Option[] = [
   { name: 'offline', text: 'no network: what is not given counts as unavailable' },

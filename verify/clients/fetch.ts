@@ -2,7 +2,7 @@
 
 import { nonceOf } from '../../proto/attestation/raw.ts';
 import { isObject, withLastMember } from '../../proto/json.ts';
-import { streamFormOf } from '../../proto/stream/events.ts';
+import { streamFormOf } from '../../proto/stream/forms.ts';
 import { verifyAttestation } from '../attestation.ts';
 import { attestationIn } from '../binding/input.ts';
 import { toBase64Url } from '../common/bytes.ts';

@@ -1,6 +1,7 @@
 // A stream whose end is held until it is proven.
-import { isFinalResponse, type StreamForm } from '../../proto/stream/events.ts';
+import { isFinalResponse } from '../../proto/stream/events.ts';
 import { parseChunk } from '../../proto/stream/fold.ts';
+import type { StreamForm } from '../../proto/stream/forms.ts';
 import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { attestationIn } from '../binding/input.ts';
 import { concat } from '../common/bytes.ts';

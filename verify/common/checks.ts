@@ -49,6 +49,8 @@ const ORDER: readonly CheckName[] = [...CHECKS.slice(0, -1), ...CPU_CHECKS, 'pol
 export const FAILURE_CODES = [
   'not_json',
   'not_an_attestation',
+  'unsigned_member',
+  'event_not_expected',
   'too_large',
   'raw_hash_mismatch',
   'batch_malformed',
@@ -59,6 +61,7 @@ export const FAILURE_CODES = [
   'response_mismatch',
   'stream_malformed',
   'stream_mismatch',
+  'stream_not_foldable',
   'token_malformed',
   'token_nonce_mismatch',
   'token_result_false',

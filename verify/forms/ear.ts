@@ -332,6 +332,7 @@ const UNDECIDED: Readonly<Partial<Record<FailureCode, number>>> = {
   too_large: NOT_UNDERSTOOD,
   raw_malformed: NOT_UNDERSTOOD,
   stream_malformed: NOT_UNDERSTOOD,
+  stream_not_foldable: NOT_UNDERSTOOD,
   token_malformed: NOT_UNDERSTOOD,
   evidence_malformed: NOT_UNDERSTOOD,
   report_malformed: NOT_UNDERSTOOD,

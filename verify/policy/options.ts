@@ -68,6 +68,11 @@ export interface Expected {
   readonly endpoint?: string | undefined;
   /** The bytes of the event stream that was received. */
   readonly transcript?: Uint8Array | undefined;
+  /**
+   * The input is one event of a stream, by itself: the last chunk of a completion, or the event that ends a response or a message. It shows
+   * only a part of the response. Without this, an input is compared as a whole response.
+   */
+  readonly event?: boolean | undefined;
   /** 64 hex digits. */
   readonly nonce?: string | undefined;
   /** 64 hex digits that the session's statement must hold. */

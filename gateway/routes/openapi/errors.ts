@@ -36,6 +36,8 @@ export const CODES = {
     ...WITH_BODY,
     ...OF_MODELS,
     ...FROM_BACKEND,
+    'stream_not_foldable',
+    'answer_too_large',
     'insufficient_quota',
     'attestation_unavailable',
     'sealed_required',
@@ -133,9 +135,17 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
     summary: 'The backend answered with something that cannot be handed on',
     message: 'The backend answered with neither JSON nor an event stream.',
   },
+  stream_not_foldable: {
+    summary: 'With tee: clients would show something else of the stream than can be signed',
+    message: 'The stream of the backend cannot be signed as clients show it: a member changes that is set once.',
+  },
+  answer_too_large: {
+    summary: 'With tee: the answer is larger than what is attested',
+    message: 'The answer is larger than 16777216 bytes, the most that is attested (MAX_ANSWER_BYTES).',
+  },
   backend_timeout: {
     summary: 'The backend was silent for too long',
-    message: 'The backend stayed silent for too long.',
+    message: 'The backend stayed silent for too long (BACKEND_TIMEOUT_MS).',
   },
   attestation_unavailable: {
     summary: 'The answer cannot be attested now',
@@ -145,7 +155,10 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
     summary: 'The shared store cannot be reached',
     message: 'The store of attestations cannot be reached.',
   },
-  overloaded: { summary: 'The gateway has as much to do as it takes', message: 'The gateway is at its capacity.' },
+  overloaded: {
+    summary: 'The gateway has as much to do as it takes',
+    message: 'The gateway serves as many requests as it may (MAX_CONCURRENT_REQUESTS).',
+  },
   page_unavailable: {
     summary: 'The page was not built',
     message: 'The page has not been built: "npm run make page" makes it. The API at /v1 works without it.',

@@ -40,6 +40,13 @@ export function verificationPath(examples: Examples) {
         { type: 'string' },
         '/v1/responses',
       ),
+      parameter(
+        'event',
+        'query',
+        'The body is one event of a stream by itself: the last chunk of a completion, or the event that ends a response or a message. Without this, the body is compared as a whole answer',
+        { type: 'string', enum: ['1'] },
+        '1',
+      ),
     ],
     requestBody: {
       required: true,

@@ -17,7 +17,7 @@ const EXCHANGE = {
 } as unknown as TeeExchange;
 const ANSWER = { body: Buffer.from('{"id":"c"}') };
 const TIMEOUT_MS = 1_500;
-const LATE = { code: 'attestation_unavailable', message: 'The attestation did not come in time.' };
+const LATE = { code: 'attestation_unavailable', message: 'The attestation did not come in time (ATTEST_TIMEOUT_MS).' };
 
 const folder = temporaryFolder();
 afterAll(() => folder.remove());

@@ -71,3 +71,37 @@ it('what a batch has in common is on the server once, and another gateway puts e
   expect(await other.find(OWNER, 'a')).toBeNull();
   await Promise.all([one.close(), other.close()]);
 });
+
+it('another gateway finds an attestation by every id of its completion, and by none that a backend made of ours', async () => {
+  const server = new Map<string, Buffer>();
+  const commands = {
+    set: async (key: string, value: string | Buffer, { condition }: { condition?: 'NX' }) => {
+      if (condition === undefined || !server.has(key)) server.set(key, Buffer.from(value));
+    },
+    get: async (key: string) => server.get(key) ?? null,
+    del: async (key: string) => void server.delete(key),
+  };
+  const client = { ...commands, withTypeMapping: () => commands } as unknown as Client;
+  const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
+  const gateway = () => {
+    const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
+    return createSharedStore(connection, memory, memory, options);
+  };
+  const [one, other] = [gateway(), gateway()];
+  one.begin(OWNER, 'a');
+  for (const id of ['first', 'second', 'a']) one.name(OWNER, 'a', id);
+  for (const id of ['a', 'first', 'second'])
+    expect([id, await other.find(OWNER, id)]).toEqual([id, { state: 'pending' }]);
+  one.keep(OWNER, 'a', 'last', Buffer.from('{"n":1}'));
+  for (const id of ['a', 'first', 'second', 'last']) {
+    expect([id, await other.find(OWNER, id)]).toEqual([id, { state: 'ready', json: Buffer.from('{"n":1}') }]);
+    expect(await other.find('another' as Owner, id)).toBeNull();
+  }
+  // A backend that names our ids as its own leads nobody in a circle.
+  one.keep(OWNER, 'b', 'c', Buffer.from('{"n":2}'));
+  one.keep(OWNER, 'c', 'b', Buffer.from('{"n":3}'));
+  one.keep(OWNER, 'd', 'c', Buffer.from('{"n":4}'));
+  expect(await other.find(OWNER, 'b')).toBeNull();
+  expect(await other.find(OWNER, 'd')).toEqual({ state: 'ready', json: Buffer.from('{"n":4}') });
+  await Promise.all([one.close(), other.close()]);
+});

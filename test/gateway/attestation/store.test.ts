@@ -77,6 +77,46 @@ describe('what is kept in memory', () => {
     expect(store.find(OWNER, 'two')).toBeNull();
   });
 
+  it('is found under every registered id and the last one, for its owner alone, and its text counts once', () => {
+    const store = open(MIB);
+    store.begin(OWNER, 'mine');
+    const ids = Array.from({ length: 16 }, (_, n) => `id-${n}`);
+    for (const id of ids) store.name(OWNER, 'mine', id);
+    for (const id of ids) expect(store.find(OWNER, id)).toEqual({ state: 'pending' });
+    store.keep(OWNER, 'mine', 'last', text(1, 300_000));
+    for (const id of ['mine', ...ids, 'last']) {
+      expect(found(store, id)?.equals(text(1, 300_000))).toBe(true);
+      expect(store.find('another' as Owner, id)).toBeNull();
+    }
+    expect(store.usage).toMatchObject({ entries: 18 });
+    expect(store.usage.bytes).toBeLessThan(330_000);
+  });
+
+  it('under an id that two answers have is the earlier one until the later is complete', () => {
+    const store = open(MIB);
+    store.keep(OWNER, 'a', 'same', text(1, 100));
+    for (const id of ['b', 'c']) {
+      store.begin(OWNER, id);
+      store.name(OWNER, id, 'same');
+    }
+    expect(found(store, 'same')?.equals(text(1, 100))).toBe(true);
+    store.drop(OWNER, 'c');
+    store.keep(OWNER, 'b', 'last', text(2, 100));
+    for (const id of ['same', 'last', 'b']) expect(found(store, id)?.equals(text(2, 100))).toBe(true);
+    expect(found(store, 'a')?.equals(text(1, 100))).toBe(true);
+  });
+
+  it('is not lost where a backend names ids of ours', () => {
+    const store = open(MIB);
+    store.begin(OWNER, 'a');
+    store.name(OWNER, 'a', 'a');
+    store.keep(OWNER, 'a', 'a', text(1, 100));
+    expect(found(store, 'a')?.equals(text(1, 100))).toBe(true);
+    store.keep(OWNER, 'b', 'a', text(2, 100));
+    store.keep(OWNER, 'a', 'b', text(3, 100));
+    for (const id of ['a', 'b']) expect(found(store, id)?.equals(text(3, 100))).toBe(true);
+  });
+
   it('says of a running answer that it comes, however much is kept meanwhile, and nothing once it is dropped', () => {
     const store = open(MIB);
     store.begin(OWNER, 'running');

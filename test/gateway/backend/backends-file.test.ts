@@ -312,7 +312,7 @@ describe('the gateway as a process', { timeout: 90_000 }, () => {
       METRICS_PORT: '0',
       SIDECAR_SOCKET: '/nowhere',
     });
-    afterwards(() => gateway.kill('SIGTERM').then(() => {}));
+    afterwards(() => gateway.stop('SIGTERM'));
     const port = () =>
       (gateway.lines().find(({ msg }) => msg === 'metrics')?.address as { port: number } | undefined)?.port;
     await eventually(() => port() !== undefined);

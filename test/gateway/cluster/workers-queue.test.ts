@@ -18,7 +18,7 @@ beforeEach(async () => {
   service.backend.script = chatAnswer('Hello.');
 });
 afterEach(async () => {
-  if (gateway.child.exitCode === null && gateway.child.signalCode === null) await gateway.kill('SIGTERM');
+  await gateway.stop('SIGTERM');
   await service.close();
 });
 

@@ -17,7 +17,7 @@ beforeEach(async () => {
   service = await startService();
 });
 afterEach(async () => {
-  if (gateway.child.exitCode === null && gateway.child.signalCode === null) await gateway.kill('SIGTERM');
+  await gateway.stop('SIGTERM');
   await service.close();
 });
 

@@ -141,6 +141,9 @@ describe('what cannot be proven', () => {
     ['a text', '"hello"'],
     ['an error as if it were an answer', '{"error":{"message":"no"}}'],
     ['an error beside choices', '{"id":"a","choices":[],"error":{"message":"no"}}'],
+    ["vLLM's error", '{"object":"error","message":"no","type":"NotFoundError","param":null,"code":404}'],
+    ["vLLM's error with an id", '{"id":"a","object":"error","message":"no"}'],
+    ["Anthropic's error without its member", '{"type":"error","message":"no"}'],
     ['an attestation of its own', '{"attestation":{}}'],
     ['no JSON', '{"data":'],
   ])('is an error where the backend answers %s', async (_name, body) => {
@@ -161,11 +164,24 @@ describe('what cannot be proven', () => {
   });
 
   it.each(['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages'])(
-    'is an answer of %s that failed, whatever its id',
+    'is an answer of %s that failed, whatever its id, and the next answer is attested',
     async (path) => {
-      service.backend.script = answer(JSON.stringify(responseBody('', { status: 'failed', error: { code: 'no' } })));
-      const got = await ask(service.url + path, { body: JSON.stringify({ ...CHAT, prompt: 'a', tee: true }) });
-      expect([got.status, got.json().error.code]).toEqual([502, 'backend_bad_response']);
+      const failures = [
+        responseBody('', { status: 'failed', error: { code: 'no' } }),
+        { object: 'error', message: 'no', type: 'NotFoundError', param: null, code: 404 },
+        { id: 'a', type: 'error', message: 'no' },
+        { type: 'error', error: { type: 'overloaded_error', message: 'no' } },
+      ];
+      const body = JSON.stringify({ ...CHAT, prompt: 'a', tee: true });
+      for (const failure of failures) {
+        service.backend.script = answer(JSON.stringify(failure));
+        const got = await ask(service.url + path, { body });
+        expect([got.status, got.json().error.code]).toEqual([502, 'backend_bad_response']);
+        const plain = await ask(service.url + path, { body: JSON.stringify({ ...CHAT, prompt: 'a' }) });
+        expect([plain.status, plain.text]).toEqual([200, JSON.stringify(failure)]);
+      }
+      service.backend.script = answer(JSON.stringify({ id: 'a', object: 'good', error: null }));
+      expect((await ask(service.url + path, { body })).json().attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
     },
   );
 

@@ -42,15 +42,26 @@ describe('a stream that goes wrong', () => {
     const got = await chat(service.url, TEE);
     expect(got.text).not.toContain('"finish_reason":"stop"');
     expect(got.text).not.toContain('[DONE]');
-    expect(lastError(got.payloads())).toMatchObject({
-      code: 'backend_bad_response',
-      type: 'server_error',
-      param: null,
-    });
+    const error = lastError(got.payloads());
+    expect(['backend_bad_response', 'stream_not_foldable', 'answer_too_large']).toContain(error.code);
+    expect(error).toMatchObject({ type: 'server_error', param: null });
     const again = await ask(`${service.url}/v1/chat/completions/${got.headers['x-attestation-id']}/attestation`, {
       method: 'GET',
     });
     expect(again.status).toBe(404);
+  });
+
+  it.each([
+    ['before the finish chunk', (error: string) => [role(), error, finish(), DONE]],
+    ['after it', (error: string) => [role(), finish(), error, DONE]],
+  ])("has no proof where vLLM's error is a chunk %s, and tells its message", async (_name, pieces) => {
+    const error = { object: 'error', message: 'out of memory', type: 'InternalError', param: null, code: 500 };
+    service.backend.script = stream(pieces(event(error)));
+    const got = await chat(service.url, TEE);
+    expect(lastError(got.payloads())).toMatchObject({ message: 'out of memory', type: 'server_error' });
+    expect(got.text).not.toMatch(/"stop"|"attestation"|\[DONE\]/);
+    service.backend.script = chatStream(['fine']);
+    expect((await chat(service.url, TEE)).text).toContain('"attestation"');
   });
 
   it("passes the backend's own error chunk on in OpenAI's shape", async () => {

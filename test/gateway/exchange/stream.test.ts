@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { splitRaw } from '../../../proto/attestation/raw.ts';
+import { CHAT_ENDPOINT, splitRaw } from '../../../proto/attestation/raw.ts';
 import { topLevelMembers, withoutMember } from '../../../proto/json.ts';
 import { foldPayloads } from '../../../proto/stream/fold.ts';
+import { choicesAsked } from '../../../proto/stream/forms.ts';
 import { chatStream, DONE, delta, event, finish, role, stream, usage } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually } from '../../support/harness.ts';
@@ -58,7 +59,7 @@ async function expectProven(pieces: readonly string[], request: object = TEE) {
   const parts = splitRaw(attestation.raw);
   const chunks = sent.filter((one) => one !== '[DONE]');
   expect(parts.stream).toEqual({ events: chunks.length, sha256: sha256(chunks) });
-  expect(parts.response).toBe(foldPayloads(chunks));
+  expect(parts.response).toBe(foldPayloads(chunks, choicesAsked(CHAT_ENDPOINT, request)));
   const verdict = await ask(`${service.url}/~sev_gpu@1.0/verify`, { method: 'GET', body: JSON.stringify(attestation) });
   expect(verdict.text).toBe('true');
   return { got, parts, at, payloads };
@@ -230,7 +231,7 @@ describe('a stream with tee', () => {
     service.backend.script = stream([role(), finish(), delta('late', 1), null]);
     const got = await chat(service.url, TEE);
     expect(got.text).not.toContain('"stop"');
-    expect(JSON.parse(got.payloads().at(-1) as string).error.code).toBe('backend_bad_response');
+    expect(JSON.parse(got.payloads().at(-1) as string).error.code).toBe('stream_not_foldable');
   });
 
   it('is not fooled by a byte order mark before a finish chunk', async () => {

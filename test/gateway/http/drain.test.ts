@@ -12,7 +12,7 @@ beforeEach(async () => {
   service = await startService();
 });
 afterEach(async () => {
-  if (gateway.child.exitCode === null && gateway.child.signalCode === null) await gateway.kill('SIGKILL');
+  await gateway.stop();
   await service.close();
 });
 

@@ -1,10 +1,12 @@
 // Requests that wait behind one another on a connection: each in its turn, and for a client that takes none of them, none.
 
+import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
-import { answer } from '../../support/backend.ts';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { answer, delta } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';
+import { startGatewayProcess } from '../../support/gateway-process.ts';
 import { eventually } from '../../support/harness.ts';
 import { expectRefusal, get, post, raw } from '../../support/raw.ts';
 import { useService } from '../../support/service.ts';
@@ -95,6 +97,35 @@ describe('requests behind one another', () => {
     });
     expect(got.answers.map((one) => one.status)).toEqual([200, 400]);
     expect(got.closed).toBe(true);
+  });
+});
+
+describe('CONNECT behind a request that has no response yet', () => {
+  it('ends its own connection only, also where the client breaks off', async () => {
+    const { backend, sidecar } = service;
+    // A process, because what is tested is that it does not end.
+    const gateway = await startGatewayProcess({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+    onTestFinished(() => gateway.stop());
+    backend.script = async (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      while (!response.destroyed) {
+        response.write(delta('x'.repeat(16_000)));
+        await sleep(1);
+      }
+    };
+    const body = JSON.stringify({ ...CHAT, stream: true });
+    const requests = `${post('/v1/chat/completions', body, ['te: trailers'])}CONNECT h:1 HTTP/1.1\r\nhost: h\r\n\r\n`;
+    for (let kib = 16; kib <= 1024; kib *= 2) {
+      const socket = connect(Number(new URL(gateway.url).port), '127.0.0.1', () => socket.write(requests));
+      const closed = once(socket, 'close');
+      socket
+        .on('error', () => {})
+        .on('data', () => {
+          if (socket.bytesRead > kib * 1024) socket.resetAndDestroy();
+        });
+      await closed;
+    }
+    await eventually(() => backend.seen.every(({ aborted_ms }) => aborted_ms !== null));
   });
 });
 

@@ -193,7 +193,7 @@ describe('where one request ends and the next begins', () => {
     'answers %s before its body is known to be wrong, with the 100 Continue that it asked for',
     async (line, status) => {
       const head = `${line} HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n`;
-      const got = await raw(service.url, `${head}3\r\nabc\r\n0\r\n\rx\n`);
+      const got = await raw(service.url, `${head}3\r\nabc\r\n0\r\n\rx\n`, { linger_ms: 1_500 });
       expect(got.answers.map((answer) => answer.status)).toEqual([status]);
       expect(got.closed).toBe(true);
     },

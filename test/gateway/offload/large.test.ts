@@ -63,7 +63,7 @@ describe('a draft of a large answer, made on a thread,', () => {
     ['attested in other letters', `{"\\u0061ttestation":1,"text":"${TEXT}"}`, 'attestation of its own'],
     ['an error', `{"text":"${TEXT}","error":{}}`, 'as if it were an answer'],
     ['an error after none', `{"text":"${TEXT}","error":null,"error":false}`, 'as if it were an answer'],
-    ['too large', `{"text":"${'a'.repeat(MAX_RAW_LENGTH - 80)}"}`, 'larger than what is attested'],
+    ['too large', `{"text":"${'a'.repeat(MAX_RAW_LENGTH - 80)}"}`, `more than ${MAX_RAW_LENGTH} characters`],
   ])('is refused for the same reason as one made at once: %s', async (_name, body, reason) => {
     const onThread = await resultOf(() => offload.draft(parts(body), CLIENT));
     expect(onThread).toEqual(await resultOf(() => draft(parts(body))));

@@ -21,7 +21,7 @@ beforeAll(async () => {
   gateway = await startGatewayProcess({ BACKEND_URL: backend.url, SIDECAR_SOCKET: '/nowhere' }, { flags: FLAGS });
 });
 afterAll(async () => {
-  await gateway.kill('SIGKILL');
+  await gateway.stop();
   await backend.close();
 });
 

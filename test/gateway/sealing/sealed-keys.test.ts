@@ -140,7 +140,7 @@ describe('the keys of a gateway', () => {
     gateway = null;
   });
   afterEach(async () => {
-    if (gateway !== null) await gateway.kill('SIGTERM');
+    await gateway?.stop('SIGTERM');
     await service.close();
     folder.remove();
   });

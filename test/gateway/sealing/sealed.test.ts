@@ -98,6 +98,16 @@ describe('a gateway', () => {
     expect(verified.status).toBe(200);
   });
 
+  it('attests a sealed body that asks for it, whatever its content-type, and refuses one that cannot be read', async () => {
+    const headers = { 'content-type': 'text/plain' };
+    const refused = await sealedAsk(url, { path: '/v1/embeddings', headers, body: '{"input":"x","tee":true' });
+    expect([refused.status, refused.json().error.code]).toEqual([400, 'invalid_json']);
+    expect(service.backend.seen).toHaveLength(0);
+    const got = await sealedAsk(url, { path: '/v1/embeddings', headers, body: '{"input":"x","tee":true}' });
+    expect((await appraiseAttestation(got.text, { simulatedRoot })).claims.nonce).toBe(got.json().attestation.nonce);
+    expect(service.backend.seen[0]?.body).toBe('{"input":"x"}');
+  });
+
   it('serves every other route under /v1 inside', async () => {
     const { statement } = await currentKeys(url);
     const session = await sealedAsk(url, { method: 'GET', path: '/v1/attestation/session' });
@@ -347,7 +357,7 @@ describe('a gateway', () => {
       messageOf({ path: '/v1/files/f/content', method: 'GET' }),
     );
     const outer = await post(url, chunks);
-    await expect(open(request, outer.body)).rejects.toThrow();
+    await expect(open(request, outer.body)).rejects.toThrow('aborted');
   });
 
   it('keeps the connection after a refusal, whatever is left of the body', async () => {

@@ -29,7 +29,7 @@ beforeEach(async () => {
   });
 });
 afterEach(async () => {
-  await gateway.kill('SIGTERM');
+  await gateway.stop('SIGTERM');
   await service.close();
 });
 

@@ -38,6 +38,7 @@ function endpoint(answer: () => Response) {
         simulatedRoot: null,
         policy: {},
         endpoint: undefined,
+        event: false,
         ear: null,
       }),
   };

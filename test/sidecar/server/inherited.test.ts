@@ -65,7 +65,7 @@ describe.skipIf(missing)('started by systemd-socket-activate', () => {
     const port = await freePort();
     const sidecar = activate(`127.0.0.1:${port}`, folder.path);
     await eventually(() => sidecar.output().includes('Listening on'));
-    await expect(get({ port, host: '127.0.0.1' })).rejects.toThrow();
+    await expect(get({ port, host: '127.0.0.1' })).rejects.toMatchObject({ code: 'ECONNRESET' });
     expect((await sidecar.exited).code).toBe(1);
     expect(sidecar.output()).toContain('sidecar: the inherited socket is not a Unix socket');
     folder.remove();

@@ -139,7 +139,7 @@ describe('no sidecar at all', () => {
       body: '{"messages":[{"role":"user"}],"tee":true}',
       signal: AbortSignal.timeout(200),
     });
-    await expect(waiting).rejects.toThrow();
+    await expect(waiting).rejects.toMatchObject({ name: 'AbortError' });
     sidecar = startSidecarProcess();
     await eventually(async () => (await health()).status === 'ok', 15_000);
     await new Promise((resolve) => setTimeout(resolve, 100));

@@ -5,7 +5,9 @@ import { withLastMember } from '../../../proto/json.ts';
 import { foldPayloads } from '../../../proto/stream/fold.ts';
 import { PAYLOADS, STREAMED, transcript } from '../../../scripts/vectors/exchange.ts';
 import { forge } from '../../../scripts/vectors/forge.ts';
-import { codeOf, good, options, within, world } from './attacks.ts';
+import { codeOf as codeOfAnswer, good, options, within, world } from './attacks.ts';
+
+const codeOf = (input: unknown) => codeOfAnswer(input, { expected: { event: true } });
 
 describe('a finish chunk that carries the attestation of its stream', async () => {
   const streamed = await forge(world, { parts: STREAMED });
@@ -13,8 +15,9 @@ describe('a finish chunk that carries the attestation of its stream', async () =
   const of = (choice: object) =>
     JSON.stringify({ ...finish, choices: [{ index: 0, finish_reason: 'stop', ...choice }], attestation: streamed });
 
-  test('passes as it was sent', async () => {
+  test('passes as it was sent, where the caller says that it is an event', async () => {
     expect(await codeOf(of({ delta: {} }))).toBe('valid');
+    expect(await codeOfAnswer(of({ delta: {} }))).toBe('event_not_expected');
   });
   // A client reads more of a chunk than one text.
   test('that says otherwise, wherever a client may read it, is refused', async () => {
@@ -119,7 +122,7 @@ describe("a whole response that carries a stream's attestation", async () => {
   const streamed = await forge(world, { parts: STREAMED });
   const whole = JSON.parse(STREAMED.response) as { choices: [{ message: object }] };
   const [choice] = whole.choices;
-  const of = (change: object) => codeOf(JSON.stringify({ ...whole, ...change, attestation: streamed }));
+  const of = (change: object) => codeOfAnswer(JSON.stringify({ ...whole, ...change, attestation: streamed }));
 
   test('passes where it is what the chunks fold into', async () => {
     expect(await of({})).toBe('valid');
@@ -128,7 +131,7 @@ describe("a whole response that carries a stream's attestation", async () => {
     const numbers = '"seed":12345678901234567890,"cost":1.0,"tiny":1e-05';
     const response = STREAMED.response.replace('{', `{${numbers},`);
     const proof = JSON.stringify(await forge(world, { parts: { ...STREAMED, response } }));
-    const code = (text: string) => codeOf(withLastMember(text, 'attestation', proof));
+    const code = (text: string) => codeOfAnswer(withLastMember(text, 'attestation', proof));
 
     test('passes in another order, and is refused where a number is written otherwise', async () => {
       expect(await code(response)).toBe('valid');
@@ -177,7 +180,7 @@ describe('a stream', async () => {
   const attestation = await forge(world, { parts: STREAMED });
   const of = (payloads: readonly string[], one: unknown = attestation) => transcript(payloads, one);
   const code = (text: string, one: unknown = attestation) =>
-    codeOf(one, { ...options, expected: { transcript: new TextEncoder().encode(text) } });
+    codeOfAnswer(one, { ...options, expected: { transcript: new TextEncoder().encode(text) } });
   const [first, second, third, last] = PAYLOADS as [string, string, string, string];
 
   test('passes as it was sent, whatever comments and line ends it came with', async () => {
@@ -273,7 +276,7 @@ describe('a stream', async () => {
         .update(payloads.map((payload) => `${payload}\n`).join(''))
         .digest('hex');
       const other = await forge(world, { parts: { ...STREAMED, stream: { events: 4, sha256 } } });
-      expect(await code(of(payloads, other), other)).toBe('stream_mismatch');
+      expect(await code(of(payloads, other), other)).toBe('stream_not_foldable');
     }
   });
   test('in which one of many items grows is folded in time', async () => {
@@ -300,6 +303,6 @@ describe('a stream', async () => {
   test('that is no UTF-8 is refused', async () => {
     const bytes = new TextEncoder().encode(of(PAYLOADS).replace('Hel', 'H~l'));
     bytes[bytes.indexOf(0x7e)] = 0xff;
-    expect(await codeOf(attestation, { expected: { transcript: bytes } })).toBe('stream_malformed');
+    expect(await codeOfAnswer(attestation, { expected: { transcript: bytes } })).toBe('stream_malformed');
   });
 });

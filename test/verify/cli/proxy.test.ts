@@ -22,6 +22,7 @@ import {
 } from '../../support/harness.ts';
 import { messageBody, named, responseBody, responseEvents } from '../../support/named-streams.ts';
 import { type RunningProcess, startProcess } from '../../support/process.ts';
+import { expectRefused } from '../../support/refusals.ts';
 import { makeVenv } from '../../support/venv.ts';
 
 let folder: Folder;
@@ -95,6 +96,11 @@ const post = (
   path = '/chat/completions',
   body: string | Buffer = JSON.stringify(CHAT),
 ) => ask(`${proxy.baseURL}${path}`, { headers: { authorization: `Bearer ${proxy.apiKey}`, ...headers }, body });
+/** The proxy serves a new connection. */
+const served = async () => {
+  service.backend.script = chatAnswer('Hello.');
+  expect((await post()).status).toBe(200);
+};
 const codeOf = ({ status, json }: Awaited<ReturnType<typeof ask>>) => [status, json().error.code];
 
 describe('clients of the proxy', () => {
@@ -191,11 +197,10 @@ print(client.chat.completions.create(**ask).choices[0].message.content)
     expect(responses.text).toMatch(/event: error\ndata: \{"type":"error",.*\}\n\n$/);
     const openai = new OpenAI({ baseURL: proxy.baseURL, apiKey: proxy.apiKey });
     service.backend.script = stream([role() + delta('first'), null]);
-    await expect(
-      (async () => {
-        for await (const _ of await openai.chat.completions.create({ ...CHAT, stream: true }));
-      })(),
-    ).rejects.toThrow();
+    const breaksOff = async () => {
+      for await (const _ of await openai.chat.completions.create({ ...CHAT, stream: true }));
+    };
+    await expectRefused(breaksOff, /attestation_missing/, served);
   });
 
   it('have the errors of the gateway, and of requests that nothing proves', async () => {
@@ -229,7 +234,7 @@ describe('the proxy', () => {
 
   it('listens on this machine alone', async () => {
     const { port } = new URL(proxy.baseURL);
-    await expect(fetch(`http://127.0.0.2:${port}/v1/models`)).rejects.toThrow();
+    await expectRefused(() => fetch(`http://127.0.0.2:${port}/v1/models`), /ECONNREFUSED/, served);
   });
 
   it('is not for web pages but those that are named, whatever they send', async () => {

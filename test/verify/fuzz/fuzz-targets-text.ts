@@ -5,8 +5,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { JsonTextError, topLevelMembers, withoutMember } from '../../../proto/json.ts';
-import { recordEvents } from '../../../proto/stream/events.ts';
 import { Fold, parseChunk } from '../../../proto/stream/fold.ts';
+import { recordEvents } from '../../../proto/stream/forms.ts';
 import {
   type EventReader,
   type NamedEvent,

@@ -56,7 +56,9 @@ describe('the simulated token', () => {
       expect(payload.eat_nonce).toBe(nonce);
       expect(payload.iss).toContain('SIMULATED');
     }
-    await expect(jwtVerify(outer, ...by('secret'))).rejects.toThrow();
+    await expect(jwtVerify(outer, ...by('secret'))).rejects.toMatchObject({
+      code: 'ERR_JWS_SIGNATURE_VERIFICATION_FAILED',
+    });
   });
 
   test('names a device per GPU, each by the digest of its claims', () => {
