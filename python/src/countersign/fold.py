@@ -7,14 +7,13 @@ others are carried (rule 8). A chunk that would lose, double, replace or invent 
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from .json_text import without_space_around
-from .strict_json import JsonTextError, duplicate_member, parse_keeping_numbers, stringify, whole_number
+from .json_text import end_of_value, skip_space, without_space_around
+from .strict_json import JsonTextError, duplicate_member, number_of, parse_keeping_numbers, stringify, whole_number
 
 Json = Any
 Chunk = dict[str, Json]
@@ -25,7 +24,17 @@ _MAX_DEPTH = 2500
 
 
 class FoldError(Exception):
-    """A payload is not a JSON object, or events do not fold. The message never quotes them."""
+    """The payloads of a stream do not fold. The message never quotes them."""
+
+    def __init__(self, message: str, reason: Literal["rule", "broken"] = "rule") -> None:
+        super().__init__(message)
+        self.reason: Literal["rule", "broken"] = reason
+        """`rule`: clients would show something else than the response says. `broken`: it is no whole stream of its form."""
+
+
+def broken(message: str) -> FoldError:
+    """The error for a stream that cannot be read, breaks off, or has an event out of place."""
+    return FoldError(message, "broken")
 
 
 def parse_chunk(payload: str) -> Chunk:
@@ -33,15 +42,15 @@ def parse_chunk(payload: str) -> Chunk:
     try:
         value = parse_keeping_numbers(payload)
     except JsonTextError as cause:
-        raise FoldError("a chunk is not JSON") from cause
+        raise broken("a chunk is not JSON") from cause
     # llama-server begins some streams with `null`, an event without content.
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise FoldError("a chunk is not a JSON object")
+        raise broken("a chunk is not a JSON object")
     # Readers differ in which of two members of one name they take.
     if duplicate_member(payload) is not None:
-        raise FoldError("a chunk names a member twice")
+        raise broken("a chunk names a member twice")
     return value
 
 
@@ -73,60 +82,38 @@ class _Text:
     def append(self, value: str) -> None:
         self.parts.append(value)
 
+    def whole(self) -> str:
+        return "".join(self.parts)
+
 
 class _Arguments(_Text):
-    """Rule 7: the text of one JSON value, behind whose end there is white space only."""
+    """Rule 7: the text of one JSON value, after whose end there is white space only."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
-        self._state = "before"
-        """`before` the value, `inside` of it, or `after` it."""
+        self._first = ""
+        """Its first character that is no white space."""
 
     def append(self, value: str) -> None:
         super().append(value)
-        at = 0
-        if self._state == "before":
-            text = value.lstrip(_SPACE)
-            if text == "":
-                return
-            at = len(value) - len(text)
-            # Where any other value ends cannot be seen: it comes as a whole.
-            self._state = "inside" if text[0] in '{["' else "after"
-            if self._state == "after":
-                return
-        if self._state == "inside":
-            at = self._skip(value, at)
-        if without_space_around(value[at:]) != "":
+        text = without_space_around(value)
+        # Where any other value ends cannot be seen: it comes as a whole.
+        if self._first not in ("", *_BEGINNINGS) and text != "":
             raise FoldError("arguments go on after their end")
+        self._first = self._first or text[:1]
 
-    def _skip(self, text: str, at: int) -> int:
-        """The offset after the end of the value, or the length of the text."""
-        while at < len(text):
-            if self._escaped:
-                self._escaped = False
-                at += 1
-            elif self._in_string:
-                found = _IN_STRING.search(text, at)
-                if found is None:
-                    return len(text)
-                at = found.end()
-                self._escaped = found.group() == "\\"
-                self._in_string = self._escaped
-            else:
-                found = _BRACKET_OR_QUOTE.search(text, at)
-                if found is None:
-                    return len(text)
-                at = found.end()
-                character = found.group()
-                self._in_string = character == '"'
-                self._depth += 1 if character in "{[" else -1 if character in "}]" else 0
-            if self._depth == 0 and not self._in_string:
-                self._state = "after"
-                return at
-        return at
+    def whole(self) -> str:
+        """Refuses arguments that go on after a complete value, as those of two calls under one index do."""
+        text = super().whole()
+        if self._first in _BEGINNINGS:
+            try:
+                end = end_of_value(text, skip_space(text, 0))
+            except JsonTextError:
+                # They were cut off, by a limit of tokens.
+                return text
+            if skip_space(text, end) < len(text):
+                raise FoldError("arguments go on after their end")
+        return text
 
 
 class _Content:
@@ -153,6 +140,25 @@ class _Content:
                 self.add_text(part["text"])
             else:
                 self.parts.append(part)
+
+
+class _Delta(Chunk):
+    """The deltas of a choice."""
+
+    reasoning: frozenset[str] | None = None
+    """The names that its reasoning came under."""
+
+    def check_reasoning(self, value: Chunk) -> None:
+        """Rule 5: names of one thing. A client reads the one or the other. @param value that has been merged."""
+        texts = {name: value[name] for name in _REASONING if value.get(name) is not None}
+        if not any(texts.values()):
+            return
+        content = self.get("content")
+        if isinstance(content, _Content) and content.reasons:
+            raise FoldError("reasoning stands in two places")
+        self.reasoning = self.reasoning or frozenset(texts)
+        if self.reasoning != texts.keys() or len(set(texts.values())) > 1:
+            raise FoldError("reasoning stands under two names")
 
 
 class _ByIndex:
@@ -222,23 +228,35 @@ class Fold:
         Carried containers that wait for what is merged into them: container, value, depth. First come, first served: of
         one container all wait in the same depth, so that each gets its values in order.
         """
-        self._reasoning: dict[int, set[str]] = {}
-        """By a choice's index the names that its reasoning came under."""
+        self._nameless = False
+        """Whether a delta came in a chunk that names no object."""
 
     def add(self, chunk: Chunk) -> None:
         """@raises FoldError"""
         if is_error(chunk):
-            raise FoldError("a chunk is an error")
+            raise broken("a chunk is an error")
         self.join(self._completion, chunk, _OF_PAYLOAD)
         while self._todo:
             into, value, depth = self._todo.popleft()
             if depth > _MAX_DEPTH:
-                raise FoldError("a chunk is nested too deeply")
+                raise broken("a chunk is nested too deeply")
             if isinstance(into, _Carried):
                 self._carry_items(into, value, depth)
             else:
                 for name, member in value.items():
                     into[name] = self._carried(into.get(name), member, depth + 1)
+        self._check_payload(chunk)
+
+    def _check_payload(self, chunk: Chunk) -> None:
+        """Rule 2. @param chunk that has been merged."""
+        choices = self._completion.get("choices")
+        deltas = any(choice.get("delta") is not None for choice in chunk.get("choices") or [])
+        self._nameless = self._nameless or (deltas and not chunk.get("object"))
+        # Some clients pass over such a chunk.
+        if self._nameless and self._completion.get("object") == "chat.completion.chunk":
+            raise FoldError("a chunk does not name its object")
+        if self._most is not None and isinstance(choices, _ByIndex) and len(choices.items) > self._most:
+            raise FoldError("there are more choices than the request asks for")
 
     def join(self, into: Chunk, value: Chunk, joins: Mapping[str, Join]) -> None:
         for name, member in value.items():
@@ -263,23 +281,7 @@ class Fold:
     def add_choices(self, into: Chunk, name: str, value: Json) -> None:
         choices = _held(into, name, _ByIndex)
         for index, item in _indexed(value):
-            choice = choices.item(index)
-            self.join(choice, item, _OF_CHOICE)
-            if isinstance(item.get("delta"), dict):
-                self._check_reasoning(index, item["delta"], choice["delta"].get("content"))
-        if self._most is not None and len(choices.items) > self._most:
-            raise FoldError("there are more choices than the request asks for")
-
-    def _check_reasoning(self, index: int, delta: Chunk, content: Json) -> None:
-        """Rule 5: names of one thing. A client reads the one or the other."""
-        texts = {name: delta[name] for name in _REASONING if delta.get(name) is not None}
-        if not any(texts.values()):
-            return
-        if isinstance(content, _Content) and content.reasons:
-            raise FoldError("reasoning stands in two places")
-        used = self._reasoning.setdefault(index, set(texts))
-        if used != texts.keys() or len(set(texts.values())) > 1:
-            raise FoldError("reasoning stands under two names")
+            self.join(choices.item(index), item, _OF_CHOICE)
 
     # What is carried.
 
@@ -310,9 +312,8 @@ class Fold:
                 into.put(merged, index)
 
 
-_SPACE = " \t\n\r"
-_IN_STRING = re.compile(r'["\\]')
-_BRACKET_OR_QUOTE = re.compile(r'["{}\[\]]')
+_BEGINNINGS = ("{", "[", '"')
+"""Of JSON values whose end is seen."""
 _REASONING = ("reasoning", "reasoning_content", "reasoning_text", "thinking")
 
 
@@ -328,18 +329,18 @@ def _held(into: Chunk, name: str, kind: type[Any]) -> Any:
     return found
 
 
-def _indexed(items: Json) -> list[tuple[int, Chunk]]:
+def _indexed(items: Json) -> Iterator[tuple[int, Chunk]]:
     """The items of a list that merge by their index, each with it. @raises FoldError"""
-    out: list[tuple[int, Chunk]] = []
+    seen: set[int] = set()
     for item in _list(items):
         index = _object(item).get("index")
         # A number that is not written in digits only is no int here.
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= MAX_INDEX:
             raise FoldError("an item has no index")
-        out.append((index, item))
-    if len({index for index, _ in out}) < len(out):
-        raise FoldError("an index stands twice in a chunk")
-    return out
+        if index in seen:
+            raise FoldError("an index stands twice in a chunk")
+        seen.add(index)
+        yield index, item
 
 
 def _index_of(item: Json) -> int | None:
@@ -386,6 +387,8 @@ def _once(_: Fold, into: Chunk, name: str, value: Json) -> None:
 
 
 def _first(_: Fold, into: Chunk, name: str, value: Json) -> None:
+    if not isinstance(value, str) and number_of(value) is None:
+        raise FoldError("an id or a time is neither text nor number")
     before = into.get(name)
     if before is None or before == "" or (before == 0 and isinstance(before, int) and before is not False):
         into[name] = value
@@ -405,6 +408,12 @@ def _content(_: Fold, into: Chunk, name: str, value: Json) -> None:
         content.add_text(value)
     else:
         content.add_parts([_object(part) for part in _list(value)])
+
+
+def _delta(fold: Fold, into: Chunk, name: str, value: Json) -> None:
+    delta: _Delta = _held(into, name, _Delta)
+    fold.join(delta, _object(value), _OF_DELTA)
+    delta.check_reasoning(value)
 
 
 def _object_of(joins: Mapping[str, Join]) -> Join:
@@ -467,7 +476,7 @@ _OF_DELTA: Mapping[str, Join] = {
 _OF_CHOICE: Mapping[str, Join] = {
     "text": _appended,
     "finish_reason": _once,
-    "delta": _object_of(_OF_DELTA),
+    "delta": _delta,
     "message": _refused,
 }
 _OF_PAYLOAD: Mapping[str, Join] = {
@@ -527,7 +536,7 @@ def _message(delta: Chunk) -> Chunk:
 def _settled(value: Json) -> Json:
     """JSON of what grew. It goes no deeper than the members that the tables name."""
     if isinstance(value, _Text):
-        return "".join(value.parts)
+        return value.whole()
     if isinstance(value, _Content):
         parts = [{"type": "text", "text": _settled(one)} if isinstance(one, _Text) else one for one in value.parts]
         if not parts:
@@ -542,4 +551,4 @@ def _settled_members(value: Json) -> Json:
     """Of an object whose own members may have grown: a call's function, audio, an item of reasoning."""
     if not isinstance(value, dict):
         return value
-    return {name: "".join(one.parts) if isinstance(one, _Text) else one for name, one in value.items()}
+    return {name: one.whole() if isinstance(one, _Text) else one for name, one in value.items()}

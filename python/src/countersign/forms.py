@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from .fold import Chunk, FoldError, is_error, parse_chunk
+from .fold import Chunk, FoldError, broken, is_error, parse_chunk
 from .raw import CHAT_ENDPOINT
-from .strict_json import is_number, parse, whole_number
+from .strict_json import KeptNumber, is_number, parse, same_scalar, whole_number
 
 Json = Any
 StreamForm = Literal["completion", "response", "message"]
@@ -42,19 +42,24 @@ def parse_event(name: str | None, text: str) -> Chunk:
     """@raises FoldError"""
     event = parse_chunk(text)
     if event.get("type") != "error" and is_error(event):
-        raise FoldError("an event is an error")
+        raise broken("an event is an error")
     if name is None:
-        raise FoldError("an event has no name")
+        raise broken("an event has no name")
     if event.get("type") != name:
-        raise FoldError("an event has another name than its type")
+        raise broken("an event has another name than its type")
     if "attestation" in event:
-        raise FoldError("an event has an attestation of its own")
+        raise broken("an event has an attestation of its own")
     return event
 
 
 def is_empty(value: Json) -> bool:
     """Absent, null, or of nothing."""
     return value is None or value == "" or value == [] or value == {}
+
+
+def is_identical(a: Json, b: Json) -> bool:
+    """As ECMAScript's `===`: no object, list or number that kept its text is identical with another one."""
+    return not isinstance(a, list | dict | KeptNumber) and same_scalar(a, b)
 
 
 def choices_asked(endpoint: str, request: str) -> int:

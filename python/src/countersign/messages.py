@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .fold import Chunk, FoldError
-from .forms import EventKind, parse_event, text_in
+from .fold import Chunk, FoldError, broken
+from .forms import EventKind, is_identical, parse_event, text_in
 from .json_text import paired
 from .strict_json import JsonTextError, duplicate_member, number_of, parse_keeping_numbers, stringify
 
@@ -29,6 +29,8 @@ any other, and show its text all the same.
 """
 _APPENDED = {"text_delta": "text", "thinking_delta": "thinking", "compaction_delta": "content"}
 """By a delta's type the member that it appends, of its own and of the block."""
+_BLOCK_EVENTS = ("content_block_start", "content_block_delta", "content_block_stop")
+_STOPS = ("stop_reason", "stop_sequence")
 SET_BY_DELTA = ("stop_reason", "stop_sequence", "stop_details", "container")
 SET_BY_EVENT = ("context_management",)
 """Members of the `delta` of a message_delta, and of the event itself, that are set on the message."""
@@ -61,19 +63,19 @@ class MessageEvents:
         if kind == "error":
             return "error"
         if self._state == "stopped":
-            raise FoldError("an event comes after the final one")
+            raise broken("an event comes after the final one")
         if kind == "message_start":
             self._begin(event.get("message"))
         elif self._message is None:
             if kind != "ping":
-                raise FoldError("the message has not begun")
-        elif kind.startswith("content_block_"):
+                raise broken("the message has not begun")
+        elif kind in _BLOCK_EVENTS:
             self._take_block(kind, event)
         elif kind == "message_delta":
             return self._take_delta(self._message, event)
         elif kind == "message_stop":
             if self._state != "final":
-                raise FoldError("the message stops without a reason")
+                raise broken("the message stops without a reason")
             self._state = "stopped"
             return "end"
         return "end" if self._state == "final" else "delta"
@@ -81,17 +83,17 @@ class MessageEvents:
     def text(self) -> str:
         """The JSON text of the answer. @raises FoldError unless the stream is complete."""
         if self._state != "stopped" or self._message is None:
-            raise FoldError("the stream ended before its message was complete")
+            raise broken("the stream ended before its message was complete")
         return stringify({**self._message, "content": [block.whole() for block in self._blocks]})
 
     def _begin(self, message: Json) -> None:
         """Rule 1."""
         if self._message is not None:
-            raise FoldError("a second message begins")
+            raise broken("a second message begins")
         if not isinstance(message, dict) or message.get("content") not in (None, []):
             raise FoldError("the message does not begin empty")
         if "attestation" in message:
-            raise FoldError("the message has an attestation of its own")
+            raise broken("the message has an attestation of its own")
         self._message = dict(message)
 
     def _take_block(self, kind: str, event: Chunk) -> None:
@@ -120,7 +122,7 @@ class MessageEvents:
             raise FoldError("an event is of no block that is open")
         if kind == "content_block_stop":
             _close(at)
-        elif kind == "content_block_delta":
+        else:
             delta = event.get("delta")
             delta = delta if isinstance(delta, dict) else {}
             # llama-server signs its thoughts after the text. All else that is not of the last block is shown in another order.
@@ -136,7 +138,8 @@ class MessageEvents:
         parts: Chunk = delta if isinstance(delta, dict) else {}
         sets = {name: parts[name] for name in SET_BY_DELTA if name in parts}
         sets |= {name: event[name] for name in SET_BY_EVENT if name in event}
-        if self._state == "final" and any(value is not None for value in sets.values()):
+        # Anthropic's client takes both members from the last such event.
+        if self._state == "final" and not all(is_identical(parts.get(name), message.get(name)) for name in _STOPS):
             raise FoldError("a message stops twice")
         _put(message, sets)
         if isinstance(usage, dict):

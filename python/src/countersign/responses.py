@@ -5,14 +5,16 @@ showed before, texts and calls, must be what it holds, and it may hold no other.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .fold import Chunk, FoldError
-from .forms import EventKind, is_empty, is_final_response, parse_event, text_in
+from .fold import Chunk, FoldError, broken
+from .forms import EventKind, is_empty, is_final_response, is_identical, parse_event, text_in
 from .json_text import paired, top_level_members
-from .strict_json import KeptNumber, number_of, same_scalar, stringify
+from .strict_json import number_of, stringify
 
 Json = Any
 
@@ -59,6 +61,7 @@ _ROWS_OF = {
 }
 """By the type of an item."""
 _PART_TYPES = frozenset(row.part[1] for row in _ROWS.values() if row.part is not None)
+_PART_EVENT = re.compile(r"response\.(?:content|reasoning_summary)_part\.(?:added|done)")
 _HOLDERS = ("content", "summary", "arguments", "input", "code")
 _IDENTITY = ("type", "name", "call_id")
 """Members of a call by which clients tell it, from its first event on."""
@@ -90,7 +93,7 @@ class ResponseEvents:
         self._id: str | None = None
         self._model = ""
         self._begun = False
-        self._sequence = -1.0
+        self._sequence = -math.inf
         self._streamed = _Streamed()
         self._text: str | None = None
 
@@ -101,7 +104,7 @@ class ResponseEvents:
         if kind == "error":
             return "error"
         if self._text is not None:
-            raise FoldError("an event comes after the final one")
+            raise broken("an event comes after the final one")
         self._check_order(kind, event)
         if kind == "response.failed":
             return "error"
@@ -116,18 +119,18 @@ class ResponseEvents:
     def text(self) -> str:
         """The JSON text of the answer. @raises FoldError unless the stream is complete."""
         if self._text is None:
-            raise FoldError("the stream ended before its response was complete")
+            raise broken("the stream ended before its response was complete")
         return self._text
 
     def _check_order(self, kind: str, event: Chunk) -> None:
         """Rule 1."""
         if (kind == "response.created") == self._begun:
-            raise FoldError("a second response begins" if self._begun else "the response has not begun")
+            raise broken("a second response begins" if self._begun else "the response has not begun")
         self._begun = True
         sequence = number_of(event.get("sequence_number"))
         if sequence is not None:
             if sequence < self._sequence:
-                raise FoldError("the events are out of order")
+                raise broken("the events are out of order")
             self._sequence = sequence
         response = event.get("response")
         if not isinstance(response, dict):
@@ -148,11 +151,11 @@ class ResponseEvents:
         """Rules 2 to 7."""
         response = event.get("response")
         if not isinstance(response, dict) or not response:
-            raise FoldError("the final event has no response")
+            raise broken("the final event has no response")
         if "attestation" in response:
-            raise FoldError("the response has an attestation of its own")
+            raise broken("the response has an attestation of its own")
         if response.get("error") is not None:
-            raise FoldError("the final response has an error")
+            raise broken("the final response has an error")
         # They are shown from the first event on.
         if self._id not in (None, response.get("id")) or self._model not in ("", response.get("model")):
             raise _differs()
@@ -190,14 +193,15 @@ class _Streamed:
             elif item.get("type") in _SHOWN_BY_TEXT:
                 _check_empty(item)
             else:
-                _check_members(item)
                 self._calls.update(place)
                 self.added.append((place, item))
-                texts = _texts_of(item).items()
-                self.deltas += [(_Part(row, place, 0.0), text) for row, text in texts if text != ""]
+                # A call may begin with some of its text.
+                for begun, text in _texts_of(item).items():
+                    if text != "":
+                        self._add(_Part(begun, place, 0.0), text)
             return
         place = _Place(_id_of(event.get("item_id")), output_index)
-        if isinstance(event.get("part"), dict):
+        if _PART_EVENT.fullmatch(kind) is not None and isinstance(event.get("part"), dict):
             self._record_part(kind, place, event, event["part"])
         row = _ROWS.get(kind.rpartition(".")[0])
         if row is None:
@@ -205,12 +209,10 @@ class _Streamed:
             if kind.endswith(".delta"):
                 raise FoldError("a delta is of a type that has no rule")
         elif kind.endswith(".delta"):
+            text = text_in(event.get("delta"))
             if row.part is None:
                 self._check_begun(place)
-            part = _part_of(row, place, event)
-            if part in self.ends:
-                raise FoldError("a delta comes after the end of its text")
-            self.deltas.append((part, text_in(event.get("delta"))))
+            self._add(_part_of(row, place, event), text)
         elif kind.endswith(".done"):
             self._end(_part_of(row, place, event), text_in(event.get(row.member)))
 
@@ -230,6 +232,11 @@ class _Streamed:
         if not any(name is not None and name in self._calls for name in place):
             raise FoldError("an event comes before the beginning of its call")
 
+    def _add(self, part: _Part, text: str) -> None:
+        if part in self.ends:
+            raise FoldError("a delta comes after the end of its text")
+        self.deltas.append((part, text))
+
     def _end(self, part: _Part, text: str) -> None:
         if paired(self.ends.setdefault(part, text)) != paired(text):
             raise FoldError("a text ends twice")
@@ -244,6 +251,8 @@ class _Item:
     streamed: dict[_Row, str] = field(default_factory=dict)
     added: bool = False
     done: bool = False
+    name: str | None = None
+    """The id that the events of a call give it. None: none came."""
 
 
 class _Output:
@@ -252,6 +261,8 @@ class _Output:
     def __init__(self, output: list[Json]) -> None:
         self._items = [_Item(i, item if isinstance(item, dict) else {}) for i, item in enumerate(output)]
         self._by_id: dict[str, _Item | None] = {}
+        self._calls: dict[str, _Item] = {}
+        """The calls by the ids that their events give them. Some clients join calls by these."""
         for item in self._items:
             item_id = _id_of(item.final.get("id"))
             # An id that stands twice names no item.
@@ -260,17 +271,19 @@ class _Output:
 
     def compare(self, streamed: _Streamed) -> None:
         """@raises FoldError unless the output is what was streamed."""
-        shown = self._take_deltas(streamed)
+        shown, deltas = self._take_deltas(streamed)
         last = -1
         for place, item in streamed.added:
             at = self._item_at(place)
             if at.added:
                 raise FoldError("an item comes twice")
+            _check_members(item)
             if at.place < last:
                 raise FoldError("items come in another order")
             at.added, last = True, at.place
             if not all(_is_identity(item.get(name), at.final.get(name)) for name in _IDENTITY):
                 raise _differs()
+        self._check_ends(streamed, deltas)
         for place, item in streamed.done:
             at = self._item_at(place)
             if at.done:
@@ -278,6 +291,9 @@ class _Output:
             at.done = True
             if not _is_same(item, at.final):
                 raise _differs()
+        calls = [call for call in (_id_of(item.final.get("call_id")) for item in self._items) if call is not None]
+        if len(set(calls)) < len(calls):
+            raise FoldError("two calls have the same id")
         whole = _Texts()
         for at in self._items:
             for row, text in self._compare_item(at).items():
@@ -288,8 +304,8 @@ class _Output:
             if row.part is not None and text != joined.get(row, ""):
                 raise _differs()
 
-    def _take_deltas(self, streamed: _Streamed) -> dict[_Row, str]:
-        """Rule 6, and what is streamed of each item. Returns all deltas of each row in their order."""
+    def _take_deltas(self, streamed: _Streamed) -> tuple[dict[_Row, str], dict[_Part, str]]:
+        """What is streamed of each item. Returns all deltas of each row in their order, and those of each part."""
         shown, of_parts = _Texts(), _Texts()
         of_items: dict[int, _Texts] = {}
         for part, text in streamed.deltas:
@@ -298,7 +314,10 @@ class _Output:
             shown.add(part.row, text)
         for item in self._items:
             item.streamed = of_items.get(item.place, _Texts()).joined()
-        deltas = of_parts.joined()
+        return shown.joined(), of_parts.joined()
+
+    def _check_ends(self, streamed: _Streamed, deltas: dict[_Part, str]) -> None:
+        """Rule 6. @param deltas of each part."""
         for part, text in streamed.ends.items():
             if text == "" and part not in deltas:
                 continue
@@ -309,7 +328,6 @@ class _Output:
             # Some engines give the `.done` another id than its deltas.
             elif paired(text) != deltas.get(part, of_item.get(part.row, "")):
                 raise _differs()
-        return shown.joined()
 
     def _compare_item(self, item: _Item) -> dict[_Row, str]:
         """Rule 5. Returns the texts of the item."""
@@ -340,6 +358,10 @@ class _Output:
         fits = kind in _SHOWN_BY_TEXT and named.final.get("type") == kind
         if not fits and place.output_index != found.place:
             raise _differs()
+        if place.item_id is not None and kind not in _SHOWN_BY_TEXT:
+            found.name = found.name or place.item_id
+            if found.name != place.item_id or self._calls.setdefault(place.item_id, found) is not found:
+                raise _differs()
         return found
 
     def _at(self, index: float) -> _Item | None:
@@ -418,6 +440,9 @@ def _check_members(item: Chunk) -> None:
     for name in (*_HOLDERS, *calls):
         if not is_empty(item.get(name)) and all(row.holder != name for row in rows):
             raise FoldError("an item has the text of another type")
+    own = [item.get(row.member) for row in rows if row.part is None]
+    if not all(is_empty(text) or isinstance(text, str) for text in own):
+        raise FoldError("a text is of another JSON type")
     for name in ("content", "summary"):
         for part in _list_in(item, name):
             kind = part.get("type") if isinstance(part, dict) else None
@@ -438,7 +463,7 @@ def _check_empty(item: Chunk) -> None:
 
 def _is_identity(begun: Json, final: Json) -> bool:
     begun, final = ("" if one is None else one for one in (begun, final))
-    return not isinstance(begun, list | dict | KeptNumber) and same_scalar(begun, final)
+    return is_identical(begun, final)
 
 
 def _is_same(a: Json, b: Json) -> bool:
