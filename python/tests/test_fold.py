@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import pytest
 
-from countersign.events import fold_events
-from countersign.fold import FoldError, fold_payloads
+from countersign.events import record_events
+from countersign.fold import FoldError, broken, fold_payloads
 from countersign.forms import choices_asked
 
 DEEP = 20_000
@@ -25,6 +25,14 @@ def delta(text: str) -> str:
 def message(*deltas: str) -> Any:
     """What the deltas of the only choice become."""
     return json.loads(fold_payloads(map(delta, deltas)))["choices"][0]["message"]
+
+
+def fold_events(form: Literal["response", "message"], events: Iterable[tuple[str | None, str]]) -> str:
+    record = record_events(form)
+    for name, text in events:
+        if record.add(name, text) == "error":
+            raise broken("the stream ended with an error")
+    return record.text()
 
 
 def refused(payloads: Sequence[str], choices: int = 1) -> str:
@@ -158,6 +166,14 @@ def test_a_choice_has_its_text_in_one_place() -> None:
     assert fold_payloads([choice % ',"delta":null']) == choice % ""
     refused([choice % ',"delta":{}'])
     assert fold_payloads(['{"choices":[{"index":0,"text":"","delta":{}}]}'])
+
+
+def test_every_chunk_of_a_chat_names_its_object() -> None:
+    named, nameless = delta('"content":"a"'), delta('"content":"b"').replace('"chat.completion.chunk"', '""')
+    for payloads in ([named, nameless], [nameless, named], [nameless.replace('"object":"",', ""), named]):
+        assert refused(payloads) == "a chunk does not name its object"
+    assert fold_payloads([nameless, nameless])
+    assert fold_payloads([named, '{"choices":[],"usage":{}}', '{"choices":[{"index":0,"finish_reason":"stop"}]}'])
 
 
 def test_the_last_event_names_what_was_shown_from_the_first_on() -> None:
@@ -306,7 +322,6 @@ def test_a_response_folds_where_its_texts_were_streamed(events: Sequence[dict[st
         (item_event("added", BEGUN_CALL), arguments("done", "{}")),
         (item_event("added", {**CALL, "arguments": "{"}), arguments("delta", "}"), arguments("done", "{}")),
         (item_event("added", CALL), arguments("done", "{}", item_id=None)),
-        (item_event("added", BEGUN_CALL), arguments("delta", "{}", item_id="other")),
     ],
 )
 def test_a_call_may_come_in_pieces_or_in_one(events: Sequence[dict[str, Any]]) -> None:
@@ -345,6 +360,7 @@ def test_a_call_may_come_in_pieces_or_in_one(events: Sequence[dict[str, Any]]) -
         ((text_delta("ab"),), [{**ITEM, "summary": [{"type": "output_text", "text": "c"}]}]),
         ((text_delta("ab"),), [{**ITEM, "content": [*ITEM["content"], {"type": "summary_text", "text": "c"}]}]),
         ((text_delta("ab"), {"type": "response.x", "error": {}}), [ITEM]),
+        ((item_event("added", BEGUN_CALL), item_event("done", {**CALL, "arguments": 1})), [{**CALL, "arguments": 1}]),
         ((arguments("delta", "{}"), item_event("done", CALL)), [CALL]),
         ((arguments("delta", "{}"), item_event("added", BEGUN_CALL), item_event("done", CALL)), [CALL]),
         ((item_event("added", BEGUN_CALL), arguments("delta", "{}")), [CALL]),
@@ -360,6 +376,9 @@ def test_a_call_may_come_in_pieces_or_in_one(events: Sequence[dict[str, Any]]) -
                 (BEGUN_CALL, (arguments("done", "{}"), arguments("delta", "{}"))),
                 (BEGUN_CALL, (arguments("delta", "{}", output_index=1),)),
                 (BEGUN_CALL, (arguments("delta", "{}", output_index=None),)),
+                (BEGUN_CALL, (arguments("delta", "{}", item_id="other"),)),
+                ({**BEGUN_CALL, "id": "other"}, (arguments("delta", "{}"),)),
+                ({**CALL, "arguments": "{"}, (arguments("done", "{}"), arguments("delta", "}"))),
             )
         ),
     ],
@@ -383,6 +402,35 @@ def test_calls_come_in_the_order_of_the_response_and_under_their_place() -> None
     ):
         with pytest.raises(FoldError):
             response(*events, output=[CALL, other])
+
+
+def test_calls_have_names_of_their_own() -> None:
+    def refuses(first: dict[str, Any], second: dict[str, Any], *more: dict[str, Any]) -> None:
+        output = [first, second]
+        events = [item_event(kind, item, output_index=i) for kind in ("added", "done") for i, item in enumerate(output)]
+        with pytest.raises(FoldError):
+            response(*events, *more, output=output)
+
+    refuses(CALL, {**CALL, "id": "d"})
+    refuses(CALL, {**CALL, "call_id": "l"})
+    refuses({**CALL, "id": ""}, {**CALL, "id": "d", "call_id": "l"}, arguments("done", "{}", item_id="d"))
+
+
+def test_only_events_of_parts_have_a_part() -> None:
+    other = {"type": "response.x.added", "part": {"type": "output_text", "text": "hidden"}}
+    assert response(text_delta("ab"), other, {**other, "type": "response.x.done"}, output=[ITEM])
+
+
+def test_an_error_says_whether_a_rule_or_the_form_is_broken() -> None:
+    def reason(payload: str) -> str:
+        with pytest.raises(FoldError) as error:
+            fold_payloads([payload])
+        return error.value.reason
+
+    for payload in ("", "1", '{"a":1,"a":2}', '{"error":{}}', '{"x":' + "[" * DEEP + "]" * DEEP + "}"):
+        assert reason(payload) == "broken"
+    for payload in ('{"model":1}', '{"created":true}', '{"id":[]}', chunk('{"index":1}')):
+        assert reason(payload) == "rule"
 
 
 def test_texts_of_two_items_are_shown_in_the_order_of_the_response() -> None:
@@ -487,6 +535,8 @@ def test_blocks_become_the_content() -> None:
         ({"type": "message_start", "message": {}},),
         ({"type": "message_delta", "delta": {"stop_reason": "a"}}, begun(TEXT)),
         ({"type": "message_delta", "delta": {"stop_reason": "a"}},),
+        ({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": "a"}},),
+        ({"type": "message_delta", "delta": {"stop_reason": ["end_turn"]}},),
         ({"type": "message_stop"},),
         ({"type": "error"},),
         ({"type": "ping", "attestation": None},),
@@ -495,6 +545,14 @@ def test_blocks_become_the_content() -> None:
 def test_a_message_that_breaks_a_rule_does_not_fold(events: Sequence[dict[str, Any]]) -> None:
     with pytest.raises(FoldError):
         messages(*events)
+
+
+def test_a_message_stops_more_than_once_with_the_same_reason() -> None:
+    again = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}
+    later = {**again, "context_management": {"a": 1}}
+    folded = messages(begun(TEXT), again, {"type": "content_block_x", "index": 7}, later)
+    assert folded["usage"]["output_tokens"] == 2
+    assert (folded["stop_reason"], folded["context_management"]) == ("end_turn", {"a": 1})
 
 
 def test_a_message_begins_empty() -> None:

@@ -22,7 +22,8 @@ Checks that an NVIDIA GPU signed exactly what was asked and answered, and in a c
 
 _EXAMPLES = """\
 FILE is an attestation, an answer that carries one, a saved event stream, a session, bare GPU evidence (a JSON list)
-or a processor's evidence; which of them is seen from what is in it. - is standard input.
+or a processor's evidence; which of them is seen from what is in it. - is standard input. One event of a stream by
+itself needs --event.
 
 examples:
   countersign verify answer.json --request request.json

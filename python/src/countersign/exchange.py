@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .checks import CheckFailure, Limits, Passed, Skipped, seen, skipped
+from .checks import CheckFailure, FailureCode, Limits, Passed, Skipped, seen, skipped
 from .encoding import is_well_formed, utf8
-from .events import fold_events
+from .events import record_events
 from .fold import APPENDED, FoldError, fold_payloads
-from .forms import choices_asked, stream_form_of
+from .forms import StreamForm, choices_asked, stream_form_of
 from .input import Attestation, Carrier, attestation_in, no_duplicates, without_attestation
 from .json_text import has_at_most, parse_string, top_level_members, without_space, without_space_around
 from .messages import SET_BY_DELTA, SET_BY_EVENT
@@ -29,7 +29,8 @@ def compare_exchange(
 ) -> Passed[Literal[True]] | Skipped:
     """
     @param attestation the one that is checked, whose parts `raw` are.
-    @raises CheckFailure: endpoint_mismatch, request_mismatch, response_mismatch, stream_malformed, stream_mismatch
+    @raises CheckFailure: endpoint_mismatch, request_mismatch, response_mismatch, event_not_expected, stream_malformed,
+    stream_mismatch, stream_not_foldable
     """
     compared: list[str] = []
     _compare_endpoint(raw.endpoint, raw.response, expected.endpoint)
@@ -53,7 +54,7 @@ def compare_exchange(
         compared.append(f"the {events} events of the stream, byte for byte")
     chunk = carrier is not None and expected.event and _is_chunk_of(raw, carrier)
     if carrier is not None and not chunk:
-        _compare_carrier(raw, carrier)
+        _compare_carrier(raw, carrier, expected.event)
         compared.append("the response that carries the attestation")
     if not compared:
         fits = "; the chunk that carries it fits, its time and usage left out" if chunk else ""
@@ -85,15 +86,17 @@ def _compare_endpoint(endpoint: str, response: str, expected: str | None) -> Non
             raise CheckFailure("endpoint_mismatch", f"raw is about {endpoint}, and its response is of {_SAYS[says]}")
 
 
-def _compare_carrier(raw: RawParts, carrier: Carrier) -> None:
-    """@raises CheckFailure: response_mismatch"""
+def _compare_carrier(raw: RawParts, carrier: Carrier, event: bool) -> None:
+    """@param event the caller says that it is an event of a stream. @raises CheckFailure: response_mismatch, event_not_expected"""
     if carrier.text is not None and duplicate_member(carrier.text) is not None:
         raise CheckFailure("response_mismatch", "the response that carries the attestation names a member twice")
-    if not _is_response(raw, carrier):
-        lone = "" if raw.stream is None else "; an event of a stream by itself counts only where the caller says so"
+    if _is_response(raw, carrier):
+        return
+    if not event and _is_chunk_of(raw, carrier):
         raise CheckFailure(
-            "response_mismatch", f"the response that carries the attestation is not the one in raw{lone}"
+            "event_not_expected", "it is an event of a stream by itself: it counts only where the caller says so"
         )
+    raise CheckFailure("response_mismatch", "the response that carries the attestation is not the one in raw")
 
 
 def _is_response(raw: RawParts, carrier: Carrier) -> bool:
@@ -221,7 +224,8 @@ def _compare_transcript(attestation: Attestation, raw: RawParts, transcript: byt
     """
     @param attestation the one that is checked: it alone may stand in one of the events.
     Returns the number of events.
-    @raises CheckFailure: stream_malformed: it has more than the profile in sse.py allows; stream_mismatch
+    @raises CheckFailure: stream_malformed: it has more than the profile in sse.py allows; stream_mismatch,
+    stream_not_foldable
     """
     if raw.stream is None:
         raise _mismatch("raw is about a whole response, not about a stream")
@@ -242,17 +246,24 @@ def _compare_transcript(attestation: Attestation, raw: RawParts, transcript: byt
         digest.update(utf8(f"{event.text}\n" if event.name is None else f"{event.name}\n{event.text}\n"))
     if digest.hexdigest() != raw.stream.sha256:
         raise _mismatch("the events are others than those that were signed")
-    try:
-        if form == "completion":
-            asked = choices_asked(raw.endpoint, raw.request)
-            answer = fold_payloads((event.text for event in events), asked)
-        else:
-            answer = fold_events(form, ((event.name, event.text) for event in events))
-    except FoldError as cause:
-        raise _mismatch(f"the events do not fold: {cause}") from cause
-    if answer != raw.response:
+    if _folded(form, events, choices_asked(raw.endpoint, raw.request)) != raw.response:
         raise _mismatch("the events do not fold into the response in raw")
     return len(events)
+
+
+def _folded(form: StreamForm, events: list[_TextEvent], choices: int) -> str:
+    """@raises CheckFailure: stream_mismatch, stream_not_foldable"""
+    try:
+        if form == "completion":
+            return fold_payloads((event.text for event in events), choices)
+        record = record_events(form)
+        for event in events:
+            if record.add(event.name, event.text) == "error":
+                raise _mismatch("the stream ended with an error")
+        return record.text()
+    except FoldError as cause:
+        code: FailureCode = "stream_not_foldable" if cause.reason == "rule" else "stream_mismatch"
+        raise CheckFailure(code, f"the events do not fold: {cause}") from cause
 
 
 def attestation_of(transcript: bytes, limits: Limits) -> str:

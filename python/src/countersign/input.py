@@ -106,11 +106,15 @@ def _no(message: str) -> CheckFailure:
     return CheckFailure("not_an_attestation", message)
 
 
+def _unsigned(message: str) -> CheckFailure:
+    return CheckFailure("unsigned_member", message)
+
+
 def read_input(given: object, limits: Limits, event: bool = False) -> Input:
     """
     @param given an attestation, or a response that carries one: an object, its JSON text, or that text as a JSON string.
     @param event the caller says that it is an event of a stream. Nothing else is unwrapped.
-    @raises CheckFailure: not_json, not_an_attestation, too_large
+    @raises CheckFailure: not_json, not_an_attestation, unsigned_member, event_not_expected, too_large
     """
     if not isinstance(given, str):
         return _from_object(given, limits, event)
@@ -158,7 +162,7 @@ def _response_of(event: dict[str, Json]) -> dict[str, Json]:
     """The response in a final event. Only the stream's hash covers the event's other members."""
     beside = _beside(event, _EVENT_MEMBERS)
     if beside is not None:
-        raise _no(f"an event has the member {beside}, which nobody signed")
+        raise _unsigned(f"an event has the member {beside}, which nobody signed")
     return _record(event["response"])
 
 
@@ -170,12 +174,12 @@ def _beside(value: dict[str, Json], names: Sequence[str]) -> str | None:
 def _read_alone(value: dict[str, Json], limits: Limits) -> Attestation:
     """An attestation that no response carries."""
     if _is_final_event(value):
-        raise _no("it is an event of a stream: it counts only where the caller says so")
+        raise CheckFailure("event_not_expected", "it is an event of a stream: it counts only where the caller says so")
     beside = _beside(value, _MEMBERS)
     if beside is not None and not any(name in value for name in _MEMBERS):
         raise _no("it carries no attestation")
     if beside is not None:
-        raise _no(f"an attestation by itself has the member {beside}, which nobody signed")
+        raise _unsigned(f"an attestation by itself has the member {beside}, which nobody signed")
     return _read_attestation(value, limits)
 
 
