@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from countersign.events import fold_events
+from countersign.events import record_events
 from countersign.fold import FoldError, fold_payloads
 from countersign.forms import choices_asked, stream_form_of
 from streams import stream_of
@@ -21,9 +21,13 @@ def folded(endpoint: str, request: str, events: list[tuple[str | None, str]]) ->
         assert form is not None
         if form == "completion":
             return {"text": fold_payloads((text for _, text in events), choices_asked(endpoint, request))}
-        return {"text": fold_events(form, events)}
+        record = record_events(form)
+        for name, text in events:
+            if record.add(name, text) == "error":
+                return {"refused": "the stream ended with an error", "reason": "broken"}
+        return {"text": record.text()}
     except FoldError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error), "reason": error.reason}
 
 
 def answer(question: dict[str, int]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-// Streams of a seeded grammar (streams.py), folded by proto/ and by the Python package: the same text, or refused by both.
+// Streams of a seeded grammar (streams.py), folded by proto/ and by the Python package: the same text, or refused by both for the same reason.
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
@@ -22,10 +22,11 @@ interface Folded {
   /** What Python folds it into, or why it does not. */
   readonly text?: string;
   readonly refused?: string;
+  readonly reason?: FoldError['reason'];
 }
 
 /** @returns the text that proto/ folds it into, or why it does not. */
-function ours({ endpoint, request, events }: Folded): { text?: string; refused?: string } {
+function ours({ endpoint, request, events }: Folded): Pick<Folded, 'text' | 'refused' | 'reason'> {
   const form = streamFormOf(endpoint);
   try {
     if (form === null) throw new TypeError(`no streams of ${endpoint}`);
@@ -35,10 +36,10 @@ function ours({ endpoint, request, events }: Folded): { text?: string; refused?:
     }
     const record = recordEvents(form);
     for (const [name, text] of events)
-      if (record.add(name, text) === 'error') return { refused: 'the stream ended with an error' };
+      if (record.add(name, text) === 'error') return { refused: 'the stream ended with an error', reason: 'broken' };
     return { text: record.text() };
   } catch (error) {
-    if (error instanceof FoldError) return { refused: error.message };
+    if (error instanceof FoldError) return { refused: error.message, reason: error.reason };
     throw error;
   }
 }
@@ -58,7 +59,8 @@ describe.skipIf(python === null)(`streams folded by the Python package and by pr
         const some = await driver.ask<Folded[]>({ seed: SEED, from, count });
         for (const [i, stream] of some.entries()) {
           const mine = ours(stream);
-          if (mine.text !== stream.text) differences.push({ number: from + i, ...stream, ours: mine });
+          if (mine.text !== stream.text || mine.refused !== stream.refused || mine.reason !== stream.reason)
+            differences.push({ number: from + i, ...stream, ours: mine });
           reasons.add(mine.refused ?? '');
           if (mine.text === undefined) continue;
           accepted.set(stream.endpoint, (accepted.get(stream.endpoint) ?? 0) + 1);

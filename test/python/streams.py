@@ -649,17 +649,51 @@ def another_block(r: random.Random, stream: Stream) -> bool:
     return True
 
 
+STOPS = ("stop_reason", "stop_sequence")
+
+
 def late_delta(r: random.Random, stream: Stream) -> bool:
     """Another message_delta, before or behind the final one."""
     if stream.endpoint != "/v1/messages":
         return False
+    stops = [{name: one.get(name) for name in STOPS} for one in _objects(stream.payloads) if one.get(STOPS[0])]
     delta: Payload = r.choice(
-        ({}, {"stop_reason": "end_turn"}, {"stop_reason": None}, {"stop_sequence": "q"}, {"container": {"id": "c"}})
+        (
+            *({}, {"stop_reason": "end_turn"}, {"stop_reason": None}, {"stop_sequence": "q"}, {"container": {"id": "c"}}),
+            *stops[:3],
+        )
     )
     event: Payload = {"type": "message_delta", "delta": delta, "usage": r.choice(({"output_tokens": 9}, {}, None))}
     if r.random() < 0.2:
         event["context_management"] = r.choice(({"applied_edits": []}, None))
     stream.payloads.insert(r.randint(max(0, len(stream.payloads) - 3), len(stream.payloads)), event)
+    return True
+
+
+OTHER_EVENTS = (
+    *("ping", "content_block_x", "message_x", "response.x", "response.x.added", "response.x.done", "response.x.delta"),
+    *("response.content_part.added", "response.content_part.done", "response.reasoning_summary_part.done"),
+)
+
+
+def another_event(r: random.Random, stream: Stream) -> bool:
+    """An event of another type that says the same as one of the stream."""
+    like = copy.deepcopy(r.choice(stream.payloads))
+    if not isinstance(like, dict):
+        return False
+    like["type"] = r.choice(OTHER_EVENTS)
+    if r.random() < 0.3:
+        like["part"] = r.choice(({"type": "output_text", "text": "a"}, {"type": "output_text", "text": ""}, {}))
+    stream.payloads.insert(r.randint(0, len(stream.payloads)), like)
+    _renumber(stream)
+    return True
+
+
+def another_object(r: random.Random, stream: Stream) -> bool:
+    """Another object in some of the chunks."""
+    for one in stream.payloads:
+        if isinstance(one, dict) and "object" in one and r.random() < 0.3:
+            one["object"] = r.choice((None, "", "", one["object"]))
     return True
 
 
@@ -674,6 +708,10 @@ TEXT_CHANGES: tuple[tuple[str, str], ...] = (
     ('"index": 0', '"index": 0.0'),
     ('"index": 1', '"index": 1e0'),
     ('"index": 0', '"index": -0'),
+    ('"output_index": 0', '"output_index": 0.0'),
+    ('"output_index": 0', '"output_index": -0'),
+    ('"output_index": 1', '"output_index": 1e400'),
+    ('"sequence_number": 0', '"sequence_number": -1e400'),
     ('"created": 5', '"created": 5.0'),
     ('"created": 5', '"created": 0'),
     ('"created": 5', '"created": 0.0'),
@@ -720,15 +758,18 @@ CHANGES: dict[str, tuple[Change, ...]] = {
             content_as_parts,
             reasoning_as_well,
             message_beside_delta,
+            another_object,
             another_request,
         ),
     ),
     "/v1/completions": (*ANY, message_beside_delta, another_request),
     "/v1/responses": (
         *(*ANY, another_id, ids_of_an_item, final_says_more, begins_with_text, sent_together, events_apart),
-        *(begins_with_text, events_apart),
+        *(begins_with_text, events_apart, another_event),
     ),
-    "/v1/messages": (*ANY, another_block, another_block, late_delta, begins_with_text, delta_again, events_apart),
+    "/v1/messages": (
+        *(*ANY, another_block, another_block, another_event, late_delta, begins_with_text, delta_again, events_apart),
+    ),
 }
 MAKERS = (chat, chat, completions, responses, responses, messages)
 
