@@ -528,6 +528,7 @@ def test_blocks_become_the_content() -> None:
         (begun({"type": "tool_use", "id": "t", "input": {}}), block_delta("text_delta", text="a")),
         (begun({"type": "tool_use", "input": {"a": 1}}), block_delta("input_json_delta", partial_json="{}")),
         (begun(TEXT), block_delta("signature_delta", signature="s")),
+        (begun({"type": ["text"]}), block_delta("text_delta", text="a")),
         (begun(TEXT), block_delta("text_delta", text=1)),
         (begun({"type": "x", "text": [1]}), block_delta("text_delta", text="a")),
         (begun(TEXT), block_delta("input_json_delta", partial_json="{")),

@@ -359,7 +359,8 @@ def _any_member(r: random.Random, stream: Stream) -> tuple[Payload, str] | None:
 def another_type(r: random.Random, stream: Stream) -> bool:
     found = _any_member(r, stream)
     if found is not None:
-        found[0][found[1]] = copy.deepcopy(r.choice(OTHERS))
+        holder, name = found
+        holder[name] = [holder[name]] if r.random() < 0.1 else copy.deepcopy(r.choice(OTHERS))
     return found is not None
 
 
