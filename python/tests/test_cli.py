@@ -97,6 +97,12 @@ def test_each_form_of_a_proof_is_seen_and_valid(run: Any, file: Any) -> None:
     assert (ran.status, ran.last) == (0, "VALID (level: none)")
 
 
+def test_one_event_by_itself_is_checked_where_it_is_said_to_be_one(run: Any, file: Any) -> None:
+    event = file("event.json", case("expected_exchange.pass.responses-event")["text"])
+    assert run("verify", event, "--event", *SIMULATED).last == "VALID (level: none)"
+    assert run("verify", event, *SIMULATED).status == 1
+
+
 def test_what_a_file_holds_is_seen_from_its_members() -> None:
     for content, kind in (
         ("{}", "attestation"),
@@ -278,6 +284,7 @@ def test_a_file_or_folder_that_cannot_be_used_is_one_clear_line_and_exit_2(run: 
         (["verify", answer, "--allow-simulated", tmp_path], "cannot be used (EISDIR)"),
         (["verify", evidence, "--request", answer], "has no use for bare evidence"),
         (["verify", evidence, "--endpoint", "/v1/messages"], "has no use for bare evidence"),
+        (["verify", evidence, "--event"], "--event has no use for bare evidence"),
         (["verify", answer, "--report-data", "00"], "has no use for an attestation"),
         (["verify", answer, "--request", tmp_path / "gone.json"], "no such file or folder"),
         (["verify", answer, "--reference", answer], "--reference"),

@@ -5,13 +5,13 @@ escapes.
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from countersign import Expected, Limits, Policy, VerificationError, appraise_attestation, verify_attestation
 from countersign.exchange import is_part_of, is_transcript, same_tokens, same_value
-from countersign.fold import FoldError, fold_payloads
 from countersign.sse import NamedEvent, SseError, read_events, write_named_event
 from countersign.strict_json import parse_keeping_numbers
 from vectors import Vector, read_vectors
@@ -45,7 +45,9 @@ def code(given: object, vector: Vector = GOOD, **changes: Any) -> str:
         ("[" * DEEP, "not_json"),
         ("[" * DEEP + "]" * DEEP, "not_an_attestation"),
         ('{"raw":' * DEEP + "1" + "}" * DEEP, "not_an_attestation"),
-        (f'{{"x":{"[" * DEEP}{"]" * DEEP},{TEXT[1:]}', "valid"),
+        (f'{{"x":{"[" * DEEP}{"]" * DEEP},{TEXT[1:]}', "unsigned_member"),
+        ({**GOOD.given, "x": 1}, "unsigned_member"),
+        ({**GOOD.given, "type": "response.completed", "response": {}}, "event_not_expected"),
         (f'{{"raw":{"9" * 100_000}}}', "not_an_attestation"),
         ('{"raw":NaN}', "not_json"),
         ('"' + "\\" * 1_000_000 + '"', "not_json"),
@@ -64,7 +66,7 @@ def code(given: object, vector: Vector = GOOD, **changes: Any) -> str:
         ({**GOOD.given, "cpu": None}, "not_an_attestation"),
         ({**GOOD.given, "cpu": {}}, "cpu_malformed"),
         ({**GOOD.given, "raw": GOOD.given["raw"] + "\ud800"}, "raw_hash_mismatch"),
-        ({**GOOD.given, "choices": []}, "not_an_attestation"),
+        ({**GOOD.given, "choices": []}, "unsigned_member"),
         (b"", "not_an_attestation"),
         (b"\xff", "stream_malformed"),
         (b"data: \xff\n\n", "stream_malformed"),
@@ -106,6 +108,7 @@ def test_limits_are_counted_as_the_other_verifier_counts_them() -> None:
         {"policy": {"max_age_seconds": 1}},
         {"expected": Expected(challenge="00")},
         {"expected": Expected(request=b"{}")},  # type: ignore[arg-type]
+        {"expected": Expected(event=1)},  # type: ignore[arg-type]
         {"at": GOOD.options["at"].replace(tzinfo=None)},  # type: ignore[union-attr]
         {"at": "2025-06-01T12:00:00Z"},
         {"simulated_root": "no certificate"},
@@ -154,37 +157,52 @@ def test_values_are_the_same_whatever_the_order_of_their_members() -> None:
 
 
 def test_a_part_stands_at_the_end_of_what_was_appended() -> None:
-    whole = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
+    whole: Any = {
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]
+    }
     part: Any = {"choices": [{"index": 0, "message": {"role": None, "content": "lo"}, "finish_reason": "stop"}]}
     assert is_part_of(part, whole)
     part["choices"][0]["message"]["content"] = "Hel"
     assert not is_part_of(part, whole)
-    assert is_part_of("\ude00", "😀", appended=True)
+    part["choices"][0]["message"]["content"] = None
+    whole["choices"][0]["message"]["content"] = [{"type": "image"}, {"type": "text", "text": "Hello"}]
+    assert is_part_of(part, whole)
+    part["choices"][0]["message"]["content"] = "lo"
+    assert is_part_of(part, whole)
+    part["choices"][0]["finish_reason"] = "p"
+    assert not is_part_of(part, whole)
+    assert is_part_of("\ude00", "😀", grows=True)
 
 
-def test_chunks_fold() -> None:
-    def chunk(choice: str) -> str:
-        return f'{{"object":"chat.completion.chunk","seed":12345678901234567890,"choices":[{choice}]}}'
+def named(name: str) -> tuple[Any, dict[str, Any]]:
+    """What a vector about one event gives, and the options with which the event is one."""
+    vector = VECTORS[name]
+    options: dict[str, Any] = {**vector.options, "expected": replace(vector.options["expected"], event=True)}
+    return vector.given, options
 
-    folded = fold_payloads(
-        [
-            "null",
-            chunk('{"index":1,"delta":{"content":"b"}}'),
-            chunk('{"index":0,"delta":{"role":"assistant","content":"a\\ud83d"},"p":1.0}'),
-            chunk('{"index":0,"delta":{"role":"","content":"\\ude00"},"finish_reason":"stop"}'),
-            chunk('{"index":1,"delta":{"tool_calls":[{"index":0,"id":"x","f":{"arguments":"1"}}]}}'),
-            chunk('{"index":1,"delta":{"tool_calls":[{"index":0,"id":"","f":{"arguments":"2"}}]}}'),
-        ]
-    )
-    assert folded == (
-        '{"object":"chat.completion","seed":12345678901234567890,"choices":['
-        '{"index":0,"message":{"role":"assistant","content":"a😀"},"p":1.0,"finish_reason":"stop"},'
-        '{"index":1,"message":{"role":"assistant","content":"b",'
-        '"tool_calls":[{"id":"x","f":{"arguments":"12"}}]}}]}'
-    )
-    for broken in ("", "[]", "1", '{"a":1,"a":2}', '{"choices":' + "[" * DEEP + "]" * DEEP + "}"):
-        with pytest.raises(FoldError):
-            fold_payloads([broken])
+
+LONE = ("form.pass.messages-event", "expected_exchange.pass.responses-event")
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_one_event_counts_only_where_the_caller_says_that_it_is_one(name: str) -> None:
+    given, options = named(name)
+    text = given if isinstance(given, str) else json.dumps(given)
+    for one in (text, json.loads(text)):
+        assert verify_attestation(one, **options).valid
+        with pytest.raises(VerificationError) as error:
+            verify_attestation(one, **{**options, "expected": replace(options["expected"], event=False)})
+        assert error.value.code == "event_not_expected"
+
+
+@pytest.mark.parametrize("name", LONE)
+@pytest.mark.parametrize("member", ["output", "text", "content", "choices", "x"])
+def test_beside_one_event_stands_nothing_that_nobody_signed(name: str, member: str) -> None:
+    given, options = named(name)
+    event = json.loads(given) if isinstance(given, str) else given
+    with pytest.raises(VerificationError) as error:
+        verify_attestation(json.dumps({**event, member: "shown"}), **options)
+    assert error.value.code == ("unsigned_member" if "response" in event else "response_mismatch")
 
 
 def test_streams_have_the_one_form() -> None:

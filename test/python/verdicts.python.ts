@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { usePython } from '../support/line-process.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { mutated } from './mutate.ts';
-import { both, PACKAGE, python, type Question, type Said, SKIPPED } from './package.ts';
+import { both, type Options, PACKAGE, python, type Question, type Said, SKIPPED } from './package.ts';
 import { bytewise, gpus, processors, vectors } from './questions.ts';
 import { sessions, signedChanges } from './sessions.ts';
 
@@ -45,6 +45,20 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
     async () => {
       const right = vectors().filter(({ name }) => name.includes('.pass.'));
       expect(new Set(await agree(mutated(right, CHANGES, SEED))).size).toBeGreaterThan(8);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    `every vector as one event of a stream, and ${CHANGES} of them changed`,
+    async () => {
+      const events = vectors()
+        .filter(({ call }) => call === 'attestation')
+        .map((question) => asEvent(question));
+      expect(new Set(await agree(events)).size).toBeGreaterThan(15);
+      const right = events.filter(({ name }) => name.includes('-event'));
+      expect(right.length).toBeGreaterThan(3);
+      expect(new Set(await agree(mutated(right, CHANGES, SEED))).size).toBeGreaterThan(4);
     },
     TIMEOUT_MS,
   );
@@ -124,6 +138,11 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
     );
   });
 });
+
+function asEvent(question: Question): Question {
+  const options = question.options as Options;
+  return { ...question, options: { ...options, expected: { ...options.expected, event: true } } } as Question;
+}
 
 /** An option that cannot be used is a TypeError in both; nothing else may be thrown. */
 const isSame = (ours: Said, theirs: Said): boolean =>

@@ -18,7 +18,7 @@ import anyio
 from .attestation import verify_attestation
 from .checks import VerificationError
 from .encoding import to_base64url
-from .events import stream_form_of
+from .forms import stream_form_of
 from .held_stream import HeldStream
 from .input import attestation_in
 from .json_text import with_last_member

@@ -187,7 +187,7 @@ def _check_form(value: object, options: VerifyOptions) -> Passed[Input]:
     if isinstance(value, bytes):
         carried = read_input(attestation_of(value, limits), limits)
         return passed("an event stream that carries an attestation", carried)
-    given = read_input(value, limits)
+    given = read_input(value, limits, options.expected.event)
     return passed(
         "an attestation" if given.carrier is None else "a response that carries an attestation",
         given,

@@ -57,6 +57,8 @@ _RANK = {name: rank for rank, name in enumerate((*CHECKS[:-1], *CPU_CHECKS, "pol
 FailureCode = Literal[
     "not_json",
     "not_an_attestation",
+    "unsigned_member",
+    "event_not_expected",
     "too_large",
     "raw_hash_mismatch",
     "batch_malformed",
@@ -67,6 +69,7 @@ FailureCode = Literal[
     "response_mismatch",
     "stream_malformed",
     "stream_mismatch",
+    "stream_not_foldable",
     "token_malformed",
     "token_nonce_mismatch",
     "token_result_false",

@@ -34,23 +34,43 @@ _MADE: Final = datetime(2026, 11, 23, tzinfo=timezone.utc)
 
 Kind = Literal["attestation", "evidence", "cpu", "session"]
 
-_OF_EXCHANGE = ("request", "response", "endpoint")
-_NOT_FOR: Final[dict[Kind, tuple[str, tuple[str, ...]]]] = {
-    "attestation": ("an attestation", ("report_data",)),
+_FOR_EVERY_KIND = frozenset(
+    (
+        *(
+            "command",
+            "file",
+            "at",
+            "json",
+            "quiet",
+            "allow_simulated",
+            "without_reference_values",
+            "without_revocation",
+        ),
+        *("offline", "collateral", "rim_dir", "ocsp", "rim_url", "ocsp_url", "into"),
+    )
+)
+_OF_CPU = ("product", "tcb", "reference")
+_FOR: Final[dict[Kind, tuple[str, frozenset[str]]]] = {
+    "attestation": (
+        "an attestation",
+        frozenset(
+            (
+                *("request", "response", "endpoint", "event", "session", "challenge", *_OF_CPU),
+                *("require_level", "max_age", "max_batch"),
+            )
+        ),
+    ),
     "evidence": (
         "bare evidence, which holds no request, no response and no session",
-        (*_OF_EXCHANGE, "session", "challenge", "report_data", "product", "tcb", "reference", "max_batch"),
+        frozenset(("require_level", "max_age")),
     ),
     "session": (
         "a session, which holds no request and no response",
-        (*_OF_EXCHANGE, "session", "report_data", "max_batch"),
+        frozenset(("challenge", *_OF_CPU, "require_level", "max_age")),
     ),
-    "cpu": (
-        "a processor's evidence by itself",
-        (*_OF_EXCHANGE, "session", "challenge", "require_level", "max_age", "max_batch"),
-    ),
+    "cpu": ("a processor's evidence by itself", frozenset(("report_data", *_OF_CPU))),
 }
-"""Options that demand what a file of the kind cannot show: they are refused, and not passed over."""
+"""Options that demand what a file of the kind can show. All others are refused, and not passed over."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,9 +95,10 @@ def _run(argv: Sequence[str]) -> int:
     data = read_bytes(args.file)
     text = decode(data, args.file)
     kind = kind_of(text)
-    what, refused = _NOT_FOR[kind]
-    for name in refused:
-        if getattr(args, name, None) not in (None, []):
+    what, fit = _FOR[kind]
+    for name, value in vars(args).items():
+        is_given = value is not None and value is not False and value != []
+        if is_given and name not in fit | _FOR_EVERY_KIND:
             raise UsageError(f"--{name.replace('_', '-')} has no use for {what}")
     if args.command == "collateral":
         return _collateral(args, kind, text, data)
@@ -131,6 +152,7 @@ def _appraise(args: argparse.Namespace, kind: Kind, text: str, data: bytes, coll
         request=None if args.request is None else read_text(args.request),
         response=None if args.response is None else read_text(args.response),
         endpoint=args.endpoint,
+        event=args.event,
         challenge=args.challenge,
     )
     return appraise_attestation(data if is_transcript(text) else text, **options)

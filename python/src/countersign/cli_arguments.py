@@ -22,7 +22,8 @@ Checks that an NVIDIA GPU signed exactly what was asked and answered, and in a c
 
 _EXAMPLES = """\
 FILE is an attestation, an answer that carries one, a saved event stream, a session, bare GPU evidence (a JSON list)
-or a processor's evidence; which of them is seen from what is in it. - is standard input.
+or a processor's evidence; which of them is seen from what is in it. - is standard input. One event of a stream by
+itself needs --event.
 
 examples:
   countersign verify answer.json --request request.json
@@ -88,6 +89,11 @@ def _add_checks(parser: argparse.ArgumentParser) -> None:
     add("--request", metavar="FILE", help="the request you sent; must equal the one that was signed")
     add("--response", metavar="FILE", help="the response you received, with or without its attestation")
     add("--endpoint", metavar="PATH", type=_endpoint, help="the endpoint you asked, such as /v1/responses")
+    add(
+        "--event",
+        action="store_true",
+        help="FILE is one event of a stream by itself, which shows only a part of the response",
+    )
     add("--allow-simulated", metavar="ROOT", help="accept a simulated GPU under this test root (a PEM file)")
     add("--at", metavar="TIME", type=_time, help="check as of this time (ISO 8601 or Unix seconds) instead of now")
     add("--session", metavar="FILE", help="the session of an attestation that names it and does not carry it")

@@ -44,7 +44,7 @@ _OPTIONS = frozenset(
         "max_characters",
     }
 )
-_EXPECTED = frozenset({"endpoint", "request", "response", "transcript", "nonce"})
+_EXPECTED = frozenset({"endpoint", "request", "response", "transcript", "event", "nonce"})
 _WITHOUT = frozenset({"reference_values", "revocation"})
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .checks import CheckFailure, Limits, Passed, Skipped, seen, skipped
+from .checks import CheckFailure, FailureCode, Limits, Passed, Skipped, seen, skipped
 from .encoding import is_well_formed, utf8
-from .events import fold_events, stream_form_of
-from .fold import FoldError, fold_payloads
+from .events import record_events
+from .fold import APPENDED, FoldError, fold_payloads
+from .forms import StreamForm, choices_asked, stream_form_of
 from .input import Attestation, Carrier, attestation_in, no_duplicates, without_attestation
 from .json_text import has_at_most, parse_string, top_level_members, without_space, without_space_around
+from .messages import SET_BY_DELTA, SET_BY_EVENT
 from .options import Expected
 from .raw import CHAT_ENDPOINT, RawParts
 from .sse import BYTE_ORDER_MARK, SseError, is_done, read_events
@@ -27,7 +29,8 @@ def compare_exchange(
 ) -> Passed[Literal[True]] | Skipped:
     """
     @param attestation the one that is checked, whose parts `raw` are.
-    @raises CheckFailure: endpoint_mismatch, request_mismatch, response_mismatch, stream_malformed, stream_mismatch
+    @raises CheckFailure: endpoint_mismatch, request_mismatch, response_mismatch, event_not_expected, stream_malformed,
+    stream_mismatch, stream_not_foldable
     """
     compared: list[str] = []
     _compare_endpoint(raw.endpoint, raw.response, expected.endpoint)
@@ -49,9 +52,9 @@ def compare_exchange(
     if expected.transcript is not None:
         events = _compare_transcript(attestation, raw, bytes(expected.transcript))
         compared.append(f"the {events} events of the stream, byte for byte")
-    chunk = carrier is not None and _is_chunk_of(raw, carrier)
+    chunk = carrier is not None and expected.event and _is_chunk_of(raw, carrier)
     if carrier is not None and not chunk:
-        _compare_carrier(raw, carrier)
+        _compare_carrier(raw, carrier, expected.event)
         compared.append("the response that carries the attestation")
     if not compared:
         fits = "; the chunk that carries it fits, its time and usage left out" if chunk else ""
@@ -83,12 +86,17 @@ def _compare_endpoint(endpoint: str, response: str, expected: str | None) -> Non
             raise CheckFailure("endpoint_mismatch", f"raw is about {endpoint}, and its response is of {_SAYS[says]}")
 
 
-def _compare_carrier(raw: RawParts, carrier: Carrier) -> None:
-    """@raises CheckFailure: response_mismatch"""
+def _compare_carrier(raw: RawParts, carrier: Carrier, event: bool) -> None:
+    """@param event the caller says that it is an event of a stream. @raises CheckFailure: response_mismatch, event_not_expected"""
     if carrier.text is not None and duplicate_member(carrier.text) is not None:
         raise CheckFailure("response_mismatch", "the response that carries the attestation names a member twice")
-    if not _is_response(raw, carrier):
-        raise CheckFailure("response_mismatch", "the response that carries the attestation is not the one in raw")
+    if _is_response(raw, carrier):
+        return
+    if not event and _is_chunk_of(raw, carrier):
+        raise CheckFailure(
+            "event_not_expected", "it is an event of a stream by itself: it counts only where the caller says so"
+        )
+    raise CheckFailure("response_mismatch", "the response that carries the attestation is not the one in raw")
 
 
 def _is_response(raw: RawParts, carrier: Carrier) -> bool:
@@ -109,10 +117,7 @@ def _is_response(raw: RawParts, carrier: Carrier) -> bool:
 
 
 def _is_chunk_of(raw: RawParts, carrier: Carrier) -> bool:
-    """
-    The event that ends a stream carries the attestation too: folded by itself it must be a part of what all of them
-    fold into.
-    """
+    """Whether the carrier is the final event of the stream. Folded by itself, a chunk must be a part of the folded response."""
     if raw.stream is None:
         return False
     form = stream_form_of(raw.endpoint)
@@ -123,23 +128,30 @@ def _is_chunk_of(raw: RawParts, carrier: Carrier) -> bool:
         if form != "completion" or not _looks_like_finish_chunk(value):
             return False
         if text is None:
-            return is_part_of(_lasting(parse(fold_payloads([stringify(dict(value))])), value), parse(raw.response))
+            folded = parse(fold_payloads([stringify(dict(value))], None))
+            return is_part_of(_lasting(folded, value), parse(raw.response))
         no_duplicates(text)
-        return is_part_of(_lasting(_exactly(fold_payloads([text])), value), _exactly(raw.response))
+        return is_part_of(_lasting(_exactly(fold_payloads([text], None)), value), _exactly(raw.response))
     except (CheckFailure, FoldError, JsonTextError):
         # What does not fold is no chunk.
         return False
 
 
 def _is_message_delta(response: str, text: str | None, value: Mapping[str, Json]) -> bool:
-    """A message_delta sets its members on the message; only its usage may be changed by a later one."""
+    """
+    A message_delta sets its members on the message; only its usage may be changed by a later one. It may have no other
+    members.
+    """
     if value.get("type") != "message_delta":
         return False
     event = value if text is None else _exactly(text)
     whole = parse(response) if text is None else _exactly(response)
     others = {name: member for name, member in event.items() if name not in ("type", "delta", "usage")}
-    members = {**others, **_members_of(event.get("delta"))}
-    return all(name in whole and same_value(member, whole[name]) for name, member in members.items())
+
+    def are_set(members: Mapping[str, Json], names: Sequence[str]) -> bool:
+        return all(name in names and same_value(member, whole.get(name)) for name, member in members.items())
+
+    return are_set(others, SET_BY_EVENT) and are_set(_members_of(event.get("delta")), SET_BY_DELTA)
 
 
 def _members_of(value: Json) -> Mapping[str, Json]:
@@ -212,7 +224,8 @@ def _compare_transcript(attestation: Attestation, raw: RawParts, transcript: byt
     """
     @param attestation the one that is checked: it alone may stand in one of the events.
     Returns the number of events.
-    @raises CheckFailure: stream_malformed: it has more than the profile in sse.py allows; stream_mismatch
+    @raises CheckFailure: stream_malformed: it has more than the profile in sse.py allows; stream_mismatch,
+    stream_not_foldable
     """
     if raw.stream is None:
         raise _mismatch("raw is about a whole response, not about a stream")
@@ -233,16 +246,24 @@ def _compare_transcript(attestation: Attestation, raw: RawParts, transcript: byt
         digest.update(utf8(f"{event.text}\n" if event.name is None else f"{event.name}\n{event.text}\n"))
     if digest.hexdigest() != raw.stream.sha256:
         raise _mismatch("the events are others than those that were signed")
-    try:
-        if form == "completion":
-            answer = fold_payloads(event.text for event in events)
-        else:
-            answer = fold_events(form, ((event.name, event.text) for event in events))
-    except FoldError as cause:
-        raise _mismatch("the events do not fold") from cause
-    if answer != raw.response:
+    if _folded(form, events, choices_asked(raw.endpoint, raw.request)) != raw.response:
         raise _mismatch("the events do not fold into the response in raw")
     return len(events)
+
+
+def _folded(form: StreamForm, events: list[_TextEvent], choices: int) -> str:
+    """@raises CheckFailure: stream_mismatch, stream_not_foldable"""
+    try:
+        if form == "completion":
+            return fold_payloads((event.text for event in events), choices)
+        record = record_events(form)
+        for event in events:
+            if record.add(event.name, event.text) == "error":
+                raise _mismatch("the stream ended with an error")
+        return record.text()
+    except FoldError as cause:
+        code: FailureCode = "stream_not_foldable" if cause.reason == "rule" else "stream_mismatch"
+        raise CheckFailure(code, f"the events do not fold: {cause}") from cause
 
 
 def attestation_of(transcript: bytes, limits: Limits) -> str:
@@ -350,30 +371,33 @@ def same_value(held: Json, signed: Json) -> bool:
 
 _MAX_DEPTH = 32
 """Deeper than any chunk of a completion."""
-_SET = frozenset({"role", "id", "type", "name"})
-"""Strings that the fold (docs/attestation.md §3) sets and does not append."""
 
 
-def is_part_of(part: Json, whole: Json, appended: bool = False, depth: int = 0) -> bool:
+def is_part_of(part: Json, whole: Json, grows: bool = False, depth: int = 0) -> bool:
     """
-    Is `part` one chunk folded by itself, and `whole` what all chunks fold into? Then what it adds to texts stands at
-    their end, and everything else in it is in the whole as it is here.
+    Whether `part`, one chunk folded by itself, fits `whole`, which all chunks fold into: the texts of `whole` that grow
+    end with those of `part`, and everything else in `part` is the same in `whole`.
     """
     if depth > _MAX_DEPTH:
         return False
     if part is None or same_scalar(part, whole):
         return True
     if isinstance(part, str):
-        return appended and isinstance(whole, str) and _ends_with(whole, part)
+        return grows and _ends_with(_text_of(whole), part)
     if isinstance(part, list) and isinstance(whole, list):
-        return _are_in_order(part, whole, appended, depth)
+        return _are_in_order(part, whole, depth)
     if not isinstance(part, dict) or not isinstance(whole, dict):
         return False
-    for name, value in part.items():
-        text = name == "text" or ((appended or name == "message") and name not in _SET)
-        if name not in whole or not is_part_of(value, whole[name], text, depth + 1):
-            return False
-    return True
+    return all(
+        name in whole and is_part_of(value, whole[name], name in APPENDED, depth + 1) for name, value in part.items()
+    )
+
+
+def _text_of(whole: Json) -> str:
+    """The text itself, or that of the last part of a content."""
+    last = whole[-1] if isinstance(whole, list) and whole else {"text": whole}
+    text = last.get("text") if isinstance(last, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _ends_with(text: str, end: str) -> bool:
@@ -383,12 +407,11 @@ def _ends_with(text: str, end: str) -> bool:
     return text.encode("utf-16-le", "surrogatepass").endswith(end.encode("utf-16-le", "surrogatepass"))
 
 
-def _are_in_order(part: Sequence[Json], whole: Iterable[Json], appended: bool, depth: int) -> bool:
-    """The fold appends in order, and orders by index: no item of the whole is looked at twice."""
+def _are_in_order(part: Sequence[Json], whole: Iterable[Json], depth: int) -> bool:
+    """The fold keeps items in order, so each item of the whole is compared once."""
     others = iter(whole)
     return all(
-        any(_same_index(item, other) and is_part_of(item, other, appended, depth + 1) for other in others)
-        for item in part
+        any(_same_index(item, other) and is_part_of(item, other, False, depth + 1) for other in others) for item in part
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from .events import StreamForm, is_final_response
 from .fold import FoldError, parse_chunk
+from .forms import StreamForm, is_final_response
 from .input import attestation_in
 from .sse import NamedEvent, NamedEventReader, SseError, is_done, write_named_event
 from .unproven import UnprovenAnswerError

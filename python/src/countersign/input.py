@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 from .checks import CheckFailure, Limits
 from .encoding import EncodingError, from_base64, is_longer, length
-from .events import is_final_response
+from .forms import is_final_response
 from .json_text import Member, has_at_most, quote, top_level_members, without_member
 from .lru import LruMap
 from .spdm import Report, parse_report
@@ -90,11 +90,13 @@ _MAX_DEVICES = 64
 _MAX_VALUES = 16 * 1024 * 1024
 """More than a response of 64 MiB has, even one full of token probabilities."""
 _MAX_BASE64_CHARACTERS = 4_000_000
-_OF_A_RESPONSE = ("choices", "output", "content", "message", "text", "data", "error")
+_MEMBERS = ("raw", "nonce", "token", "evidence", "batch", "cpu")
 """
-Members by which clients know a response. Beside an attestation's own members clients would read them, and nothing signs
-them.
+The members of an attestation. Where it comes by itself, nothing else may be there: a client could show it, and nobody
+signed it.
 """
+_EVENT_MEMBERS = ("type", "sequence_number", "response")
+"""The members of the event that completes a stream of /v1/responses."""
 _NONCE = re.compile("[0-9a-f]{64}")
 _STATED_NONCE = re.compile("(?:0x)?[0-9a-fA-F]{64}")
 _ARCH = re.compile("[A-Za-z0-9_ .-]{1,32}")
@@ -104,19 +106,23 @@ def _no(message: str) -> CheckFailure:
     return CheckFailure("not_an_attestation", message)
 
 
-def read_input(given: object, limits: Limits) -> Input:
+def _unsigned(message: str) -> CheckFailure:
+    return CheckFailure("unsigned_member", message)
+
+
+def read_input(given: object, limits: Limits, event: bool = False) -> Input:
     """
-    @param given an attestation, or a response or an event that carries one: an object, its JSON text, or that text as a
-    JSON string.
-    @raises CheckFailure: not_json, not_an_attestation, too_large
+    @param given an attestation, or a response that carries one: an object, its JSON text, or that text as a JSON string.
+    @param event the caller says that it is an event of a stream. Nothing else is unwrapped.
+    @raises CheckFailure: not_json, not_an_attestation, unsigned_member, event_not_expected, too_large
     """
     if not isinstance(given, str):
-        return _from_object(given, limits)
+        return _from_object(given, limits, event)
     value, text = _parse(given, limits)
     if not isinstance(value, dict):
         raise _no("not a JSON object")
     members = _once(text)
-    inner = _final_response(value.get("type"), members, text)
+    inner = _final_response(value.get("type"), members, text) if event else None
     if inner is None:
         return _from_text(value, members, text, limits)
     no_duplicates(f"{text[: inner.start]}null{text[inner.start + len(inner.text) :]}")
@@ -134,11 +140,10 @@ def _from_text(value: dict[str, Json], members: list[Member], text: str, limits:
     return Input(attestation, Carrier(without_member(text, members, at), _without_attestation(value)))
 
 
-def _from_object(given: object, limits: Limits) -> Input:
+def _from_object(given: object, limits: Limits, event: bool) -> Input:
     if not isinstance(given, dict):
         raise _no("not an object")
-    event = is_final_response(given.get("type")) and isinstance(given.get("response"), dict)
-    carrier = _response_of(given) if event else given
+    carrier = _response_of(given) if event and _is_final_event(given) else given
     if "attestation" not in carrier:
         return Input(_read_alone(carrier, limits), None)
     attestation = _read_attestation(_unwrapped(carrier["attestation"], limits), limits)
@@ -149,19 +154,32 @@ def _without_attestation(value: dict[str, Json]) -> dict[str, Json]:
     return {name: member for name, member in value.items() if name != "attestation"}
 
 
+def _is_final_event(value: dict[str, Json]) -> bool:
+    return is_final_response(value.get("type")) and isinstance(value.get("response"), dict)
+
+
 def _response_of(event: dict[str, Json]) -> dict[str, Json]:
-    """The response of a final event. What stands beside it there is in the stream's hash alone."""
-    for name in (*_OF_A_RESPONSE, "attestation"):
-        if name in event:
-            raise _no(f"beside the response of an event stands '{name}', which clients would read")
+    """The response in a final event. Only the stream's hash covers the event's other members."""
+    beside = _beside(event, _EVENT_MEMBERS)
+    if beside is not None:
+        raise _unsigned(f"an event has the member {beside}, which nobody signed")
     return _record(event["response"])
+
+
+def _beside(value: dict[str, Json], names: Sequence[str]) -> str | None:
+    """The first member of another name, quoted."""
+    return next((quote(str(name)[:64]) for name in value if name not in names), None)
 
 
 def _read_alone(value: dict[str, Json], limits: Limits) -> Attestation:
     """An attestation that no response carries."""
-    for name in _OF_A_RESPONSE:
-        if name in value:
-            raise _no(f"beside an attestation's own members stands '{name}', which is an answer's")
+    if _is_final_event(value):
+        raise CheckFailure("event_not_expected", "it is an event of a stream: it counts only where the caller says so")
+    beside = _beside(value, _MEMBERS)
+    if beside is not None and not any(name in value for name in _MEMBERS):
+        raise _no("it carries no attestation")
+    if beside is not None:
+        raise _unsigned(f"an attestation by itself has the member {beside}, which nobody signed")
     return _read_attestation(value, limits)
 
 

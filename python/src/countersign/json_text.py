@@ -116,7 +116,8 @@ def _end_of_string(text: str, at: int) -> int:
     return -1
 
 
-def _skip_value(text: str, at: int) -> int:
+def end_of_value(text: str, at: int) -> int:
+    """The offset after the value that begins at `at`. It does not validate. @raises JsonTextError when the value does not end."""
     first = text[at : at + 1]
     if first == '"':
         return skip_string(text, at)
@@ -153,7 +154,7 @@ def top_level_members(text: str) -> list[Member]:
     more = not text.startswith("}", at)
     while more:
         key, value_start = _read_name(text, at)
-        value_end = _skip_value(text, value_start)
+        value_end = end_of_value(text, value_start)
         members.append(Member(key, at, value_start, value_end))
         at = skip_space(text, value_end)
         more = text.startswith(",", at)

@@ -120,6 +120,11 @@ class Expected:
     """The path of the request from `/v1/` on, without its query."""
     transcript: bytes | None = None
     """The bytes of the event stream that was received."""
+    event: bool = False
+    """
+    What is given is one event of a stream, by itself: the last chunk of a completion, or the event that ends a response
+    or a message. It shows only a part of the response. Without this, what is given is compared as a whole response.
+    """
     nonce: str | None = None
     """64 hex digits."""
     challenge: str | None = None
@@ -492,6 +497,8 @@ def _check_expected(expected: Expected) -> None:
     for name in ("request", "response", "endpoint", "nonce", "challenge"):
         if not isinstance(getattr(expected, name), str | None):
             raise TypeError(f"expected.{name} is not a text")
+    if not isinstance(expected.event, bool):
+        raise TypeError("expected.event is neither True nor False")
     if not isinstance(expected.transcript, bytes | bytearray | memoryview | None):
         raise TypeError("expected.transcript is not bytes")
     if expected.challenge is not None and _HEX_32.fullmatch(expected.challenge) is None:

@@ -154,6 +154,8 @@ _NEXT: Final = {
     "not_an_attestation": 'ask for an attestation with "tee": true in the request, and save the whole answer',
     "request_mismatch": "give --request the body exactly as it was sent, its member tee included",
     "response_mismatch": "compare with the answer as it came: another program may have changed it on its way",
+    "event_not_expected": "one event of a stream by itself shows only a part of the answer: give the whole stream, or say --event",
+    "unsigned_member": "give the answer as it came, with its attestation in it, or the attestation alone",
     "stream_mismatch": "compare with the stream as it came: another program may have changed it on its way",
     "simulated_root_refused": "the device is simulated and proves nothing about hardware; to accept it under a test root that you "
     "name, give --allow-simulated ROOT (npm start writes run/simulated-root/root.pem)",

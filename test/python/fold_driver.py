@@ -1,0 +1,52 @@
+"""
+Folds streams of the grammar in streams.py with the package `countersign`: a question a line, `{"seed", "from", "count"}`, and an answer a
+line, the streams and of each what it folds into.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from countersign.events import record_events
+from countersign.fold import FoldError, fold_payloads
+from countersign.forms import choices_asked, stream_form_of
+from streams import stream_of
+
+
+def folded(endpoint: str, request: str, events: list[tuple[str | None, str]]) -> dict[str, Any]:
+    try:
+        form = stream_form_of(endpoint)
+        assert form is not None
+        if form == "completion":
+            return {"text": fold_payloads((text for _, text in events), choices_asked(endpoint, request))}
+        record = record_events(form)
+        for name, text in events:
+            if record.add(name, text) == "error":
+                return {"refused": "the stream ended with an error", "reason": "broken"}
+        return {"text": record.text()}
+    except FoldError as error:
+        return {"refused": str(error), "reason": error.reason}
+
+
+def answer(question: dict[str, int]) -> list[dict[str, Any]]:
+    out = []
+    for number in range(question["from"], question["from"] + question["count"]):
+        stream = stream_of(question["seed"], number)
+        request, events = json.dumps(stream.request), stream.events()
+        said = folded(stream.endpoint, request, events)
+        out.append(
+            {"endpoint": stream.endpoint, "request": request, "events": events, "changes": stream.changes, **said}
+        )
+    return out
+
+
+def main() -> None:
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
