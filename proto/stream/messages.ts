@@ -89,7 +89,8 @@ export class MessageEvents implements EventRecord {
       // llama-server signs its thoughts after the text. All else that is not of the last block is shown in another order.
       if (block !== this.#blocks.at(-1) && kind !== 'signature_delta')
         throw new FoldError('a delta is of no block that is open');
-      if (BLOCKS.get(kind)?.test(String(block.value.type)) !== true)
+      const { type: of } = block.value;
+      if (typeof of !== 'string' || BLOCKS.get(kind)?.test(of) !== true)
         throw new FoldError('a delta does not fit its block, or is of a type that has no rule');
       addDelta(block, delta as Json);
     }

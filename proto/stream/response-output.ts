@@ -65,7 +65,7 @@ interface Item {
 /** The output of the final response, beside what was streamed. */
 export class Output {
   readonly #items: readonly Item[];
-  readonly #byId = new Map<string, Item | null>();
+  readonly #byId = new Map<string, Item>();
   /** All deltas of a kind, in the order in which they came. */
   readonly #shown = new Map<TextKind, string>();
   /** The place of the item that was announced last. */
@@ -83,9 +83,10 @@ export class Output {
       name: null,
     }));
     for (const item of this.#items) {
-      // An id that stands twice names no item.
       const id = idOf(item.final.id);
-      if (id !== null) this.#byId.set(id, this.#byId.has(id) ? null : item);
+      if (id === null) continue;
+      if (this.#byId.has(id)) throw new FoldError('two items have the same id');
+      this.#byId.set(id, item);
     }
   }
 
@@ -145,7 +146,7 @@ export class Output {
   }
 
   #itemAt({ item_id, output_index }: Place, kind?: TextKind): Item {
-    const item = (item_id === null ? null : this.#byId.get(item_id)) ?? this.#items[output_index ?? 0];
+    const item = this.#byId.get(item_id ?? '') ?? this.#items[output_index ?? 0];
     if (item === undefined || kind?.of.includes(typeOf(item.final)) === false) throw differs();
     // Some clients join calls by their place, and pass over a text at the place of a call.
     const atPlace = this.#items[output_index ?? item.place] ?? item;
@@ -199,13 +200,15 @@ function checkMembers(item: Json): void {
   for (const name of ['content', 'summary', 'arguments', 'input', 'code', ...calls])
     if (!names.includes(name) && !isEmpty(item[name])) throw new FoldError('an item has the text of another type');
   for (const { member, parts } of own) if (parts === undefined) checkText(item[member]);
-  for (const list of ['content', 'summary'])
+  for (const list of ['content', 'summary']) {
+    if (!Array.isArray(item[list] ?? [])) throw new FoldError('a text is of another JSON type');
     for (const part of listIn(item, list)) {
       const kind = isJsonObject(part) ? PART_KINDS.get(part.type) : undefined;
       if (kind === undefined) continue;
-      if (!own.includes(kind)) throw new FoldError('an item has a part of another type');
+      if (!own.includes(kind) || kind.parts?.[0] !== list) throw new FoldError('an item has a part of another type');
       checkText((part as Json)[kind.member]);
     }
+  }
 }
 
 function checkText(value: unknown): void {

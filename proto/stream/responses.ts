@@ -42,10 +42,10 @@ export class ResponseEvents implements EventRecord {
   readonly #done: Announced[] = [];
   /** Messages and reasoning that have begun. */
   readonly #texts = new Set<string>();
-  /** The part of each kind that came last. */
-  readonly #lastParts = new Map<TextKind, Part>();
-  /** The ids and places of calls that have begun. */
-  readonly #calls = new Set<string | number | null>();
+  /** The part's index in the last delta of a kind and an item. */
+  readonly #lastIndices = new Map<string, number | null>();
+  /** The call that has begun and not ended. */
+  #openCall: Place | null = null;
   #text: string | null = null;
 
   get id(): string | null {
@@ -105,10 +105,14 @@ export class ResponseEvents implements EventRecord {
       }
       const named = { ...place, item_id: idOf(item.id), item };
       if (type === 'response.output_item.done') {
-        if (!SHOWN_BY_TEXT.includes(typeOf(item))) this.#checkBegun(named);
+        if (!SHOWN_BY_TEXT.includes(typeOf(item))) {
+          this.#checkOpen(named);
+          this.#openCall = null;
+        }
         this.#done.push(named);
       } else {
-        this.#calls.add(named.item_id).add(named.output_index);
+        if (this.#openCall !== null) throw new FoldError('a call begins before another has ended');
+        this.#openCall = named;
         this.#added.push(named);
         // A call may begin with some of its text.
         for (const [kind, text] of textsOf(item)) if (text !== '') this.#addText(named, kind, event, text);
@@ -134,24 +138,34 @@ export class ResponseEvents implements EventRecord {
   }
 
   #endText(place: Place, kind: TextKind, event: Event, text: string): void {
+    if (kind.parts === undefined) this.#checkOpen(place);
     const part = this.#partOf(place, kind, event);
     if (part.done !== null && part.done !== text) throw new FoldError('a text ends twice');
     part.done = text;
   }
 
-  #checkBegun({ item_id, output_index }: Place): void {
-    const isKnown = [item_id, output_index].some((name) => name !== null && this.#calls.has(name));
-    if (!isKnown) throw new FoldError('an event comes before the beginning of its call');
+  #checkOpen({ item_id, output_index }: Place): void {
+    const open = this.#openCall;
+    const isOpen =
+      (item_id !== null && item_id === open?.item_id) || (output_index !== null && output_index === open?.output_index);
+    if (!isOpen) throw new FoldError('an event is of no call that is open');
+  }
+
+  /** Clients order parts by their indices, or as they come. */
+  #checkIndex({ item_id, output_index }: Place, { name, parts }: TextKind, event: Event): void {
+    const index = parts === undefined ? null : numberOf(event[parts[1]]);
+    const key = JSON.stringify([name, item_id, output_index]);
+    const last = this.#lastIndices.get(key) ?? (this.#lastIndices.has(key) ? null : index);
+    if ((last === null) !== (index === null) || (index ?? 0) < (last ?? 0))
+      throw new FoldError('parts come in another order');
+    this.#lastIndices.set(key, index);
   }
 
   #addText(place: Place, kind: TextKind, event: Event, text: string): void {
-    if (kind.parts === undefined) this.#checkBegun(place);
+    if (kind.parts === undefined) this.#checkOpen(place);
+    else this.#checkIndex(place, kind, event);
     const part = this.#partOf(place, kind, event);
     if (part.done !== null) throw new FoldError('a delta comes after the end of its text');
-    // Some clients join the deltas of a part, wherever they come.
-    if (kind.parts !== undefined && part.deltas !== null && this.#lastParts.get(kind) !== part)
-      throw new FoldError('a text goes on behind another');
-    this.#lastParts.set(kind, part);
     part.deltas = (part.deltas ?? '') + text;
     const last = this.#runs.at(-1);
     if (last?.part === part) last.text += text;
@@ -174,6 +188,7 @@ export class ResponseEvents implements EventRecord {
     // They are shown from the first event on.
     if ((this.#id !== null && response.id !== this.#id) || (this.#model !== '' && response.model !== this.#model))
       throw differs();
+    if (!Array.isArray(response.output ?? [])) throw differs();
     const output = new Output(listIn(response, 'output'));
     for (const { part, kind, text: streamed, ...place } of this.#runs) output.add(place, kind, streamed);
     for (const { item, ...place } of this.#added) output.begin(place, item);

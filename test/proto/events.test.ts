@@ -60,10 +60,21 @@ describe('the events of a response', () => {
       { id: 'six', type: 'custom_tool_call', input: 'i' },
       { id: 'seven', type: 'code_interpreter_call', code: 'c' },
     ];
-    const announced = (type: string, of: (item: (typeof items)[number]) => object) =>
-      items.slice(3).map((item, i) => ({ type: `response.output_item.${type}`, output_index: 3 + i, item: of(item) }));
-    const added = announced('added', ({ type, id, call_id }) => ({ type, id, call_id }));
-    const done = announced('done', (item) => item);
+    /** Calls come one after another, each between its beginning and its end. */
+    const announced = (deltas: readonly Event[]): Event[] => [
+      ...deltas.filter(({ output_index }) => !((output_index as number) > 2)),
+      ...items
+        .slice(3)
+        .flatMap((item, i): Event[] => [
+          {
+            type: 'response.output_item.added',
+            output_index: 3 + i,
+            item: { ...item, arguments: '', input: '', code: '' },
+          },
+          ...deltas.filter(({ output_index }) => output_index === 3 + i),
+          { type: 'response.output_item.done', output_index: 3 + i, item },
+        ]),
+    ];
     const right = [
       delta({ item_id: 'one', output_index: 7, content_index: 5, delta: 'a' }),
       delta({ output_index: 0, content_index: 1, delta: 'b' }),
@@ -77,12 +88,10 @@ describe('the events of a response', () => {
       delta({ item_id: 'six', output_index: 5, delta: 'i' }, 'custom_tool_call_input'),
       delta({ item_id: 'seven', output_index: 6, delta: 'c' }, 'code_interpreter_call_code'),
     ];
-    expect(textOf('response', [begun, ...added, ...right, ...done, completed(items)])).toBe(
-      JSON.stringify(body(items)),
-    );
+    expect(textOf('response', [begun, ...announced(right), completed(items)])).toBe(JSON.stringify(body(items)));
     for (const [i, one] of right.entries()) {
       const wrong = right.with(i, { ...one, delta: 'x' } as (typeof right)[number]);
-      expect(() => textOf('response', [begun, ...added, ...wrong, ...done, completed(items)])).toThrow(
+      expect(() => textOf('response', [begun, ...announced(wrong), completed(items)])).toThrow(
         /differs from what was streamed/,
       );
     }
@@ -200,7 +209,12 @@ describe('the events of a response', () => {
     ['a call that has no end', [added({ ...CALL, arguments: '' }), args(CALL.arguments)], [CALL]],
     ['a call that begins without its name', [added({ ...CALL, name: '', arguments: '' }), done(CALL)], [CALL]],
     ['a call at another place', [added(CALL, 1), done(CALL)], [CALL]],
-    ['calls in another order', [added(CALL, 1), added(OTHER, 0), done(CALL, 1), done(OTHER)], [OTHER, CALL]],
+    ['calls in another order', [added(CALL, 1), done(CALL, 1), added(OTHER, 0), done(OTHER)], [OTHER, CALL]],
+    ['calls that overlap', [added(CALL, 0), added(OTHER, 1), done(CALL, 0), done(OTHER, 1)], [CALL, OTHER]],
+    ['two items with one id', [text('Pay A'), text('Pay A', { output_index: 1 })], [MESSAGE, MESSAGE]],
+    ['a text that is a number', [], [{ ...MESSAGE, content: [{ type: 'output_text', text: 1 }] }]],
+    ['content that is a text', [], [{ ...MESSAGE, content: 'Pay A' }]],
+    ['a summary among its content', [], [{ type: 'reasoning', content: [{ type: 'summary_text', text: 'a' }] }]],
     ['arguments of a message', [args(''), text('Pay A')], [MESSAGE]],
     ['parts of a new type', [text('Pay A')], [{ ...MESSAGE, content: [{ type: 'song', text: 'Pay A' }] }]],
     [

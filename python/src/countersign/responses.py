@@ -83,7 +83,7 @@ class _Part(NamedTuple):
 
     row: _Row
     place: _Place
-    number: float
+    number: float | None
 
 
 class ResponseEvents:
@@ -159,6 +159,8 @@ class ResponseEvents:
         # They are shown from the first event on.
         if self._id not in (None, response.get("id")) or self._model not in ("", response.get("model")):
             raise _differs()
+        if not isinstance(response.get("output"), list | None):
+            raise _differs()
         _Output(_list_in(response, "output")).compare(self._streamed)
         self._text = next(
             (text[one.value_start : one.value_end] for one in top_level_members(text) if one.key == "response"), None
@@ -174,8 +176,12 @@ class _Streamed:
         self.ends: dict[_Part, str] = {}
         self.added: list[tuple[_Place, Chunk]] = []
         self.done: list[tuple[_Place, Chunk]] = []
-        self._calls: set[str | float | None] = set()
-        """The ids and places of calls that have begun."""
+        self._texts: set[str] = set()
+        """Messages and reasoning that have begun."""
+        self._last: dict[tuple[_Row, _Place], float | None] = {}
+        """The part's index in the last delta of a row and an item."""
+        self._open: _Place | None = None
+        """The call that has begun and not ended."""
 
     def record(self, kind: str, event: Chunk) -> None:
         """@raises FoldError"""
@@ -187,18 +193,25 @@ class _Streamed:
             place = _Place(_id_of(item.get("id")), output_index)
             if kind.endswith(".done"):
                 if item.get("type") not in _SHOWN_BY_TEXT:
-                    self._check_begun(place)
+                    self._check_open(place)
+                    self._open = None
                 self.done.append((place, item))
             # Messages and reasoning show nothing before their first delta, and vLLM announces some of them under another's id.
             elif item.get("type") in _SHOWN_BY_TEXT:
+                begun_text = stringify([item["type"], item.get("id"), output_index])
+                if begun_text in self._texts:
+                    raise FoldError("an item comes twice")
+                self._texts.add(begun_text)
                 _check_empty(item)
             else:
-                self._calls.update(place)
+                if self._open is not None:
+                    raise FoldError("a call begins before another has ended")
+                self._open = place
                 self.added.append((place, item))
                 # A call may begin with some of its text.
                 for begun, text in _texts_of(item).items():
                     if text != "":
-                        self._add(_Part(begun, place, 0.0), text)
+                        self._add(_Part(begun, place, None), text)
             return
         place = _Place(_id_of(event.get("item_id")), output_index)
         if _PART_EVENT.fullmatch(kind) is not None and isinstance(event.get("part"), dict):
@@ -210,9 +223,12 @@ class _Streamed:
                 raise FoldError("a delta is of a type that has no rule")
         elif kind.endswith(".delta"):
             text = text_in(event.get("delta"))
+            part = _part_of(row, place, event)
             if row.part is None:
-                self._check_begun(place)
-            self._add(_part_of(row, place, event), text)
+                self._check_open(place)
+            else:
+                self._check_index(part)
+            self._add(part, text)
         elif kind.endswith(".done"):
             self._end(_part_of(row, place, event), text_in(event.get(row.member)))
 
@@ -228,9 +244,16 @@ class _Streamed:
             if text != "":
                 self._end(_part_of(row, place, event), text)
 
-    def _check_begun(self, place: _Place) -> None:
-        if not any(name is not None and name in self._calls for name in place):
-            raise FoldError("an event comes before the beginning of its call")
+    def _check_open(self, place: _Place) -> None:
+        if self._open is None or not any(a is not None and a == b for a, b in zip(place, self._open, strict=True)):
+            raise FoldError("an event is of no call that is open")
+
+    def _check_index(self, part: _Part) -> None:
+        """Clients order parts by their indices, or as they come."""
+        last = self._last.setdefault((part.row, part.place), part.number)
+        if (last is None) != (part.number is None) or (part.number or 0.0) < (last or 0.0):
+            raise FoldError("parts come in another order")
+        self._last[part.row, part.place] = part.number
 
     def _add(self, part: _Part, text: str) -> None:
         if part in self.ends:
@@ -238,6 +261,8 @@ class _Streamed:
         self.deltas.append((part, text))
 
     def _end(self, part: _Part, text: str) -> None:
+        if part.row.part is None:
+            self._check_open(part.place)
         if paired(self.ends.setdefault(part, text)) != paired(text):
             raise FoldError("a text ends twice")
 
@@ -260,14 +285,13 @@ class _Output:
 
     def __init__(self, output: list[Json]) -> None:
         self._items = [_Item(i, item if isinstance(item, dict) else {}) for i, item in enumerate(output)]
-        self._by_id: dict[str, _Item | None] = {}
+        self._by_id: dict[str, _Item] = {}
         self._calls: dict[str, _Item] = {}
         """The calls by the ids that their events give them. Some clients join calls by these."""
         for item in self._items:
             item_id = _id_of(item.final.get("id"))
-            # An id that stands twice names no item.
-            if item_id is not None:
-                self._by_id[item_id] = None if item_id in self._by_id else item
+            if item_id is not None and self._by_id.setdefault(item_id, item) is not item:
+                raise FoldError("two items have the same id")
 
     def compare(self, streamed: _Streamed) -> None:
         """@raises FoldError unless the output is what was streamed."""
@@ -390,8 +414,7 @@ def _id_of(value: Json) -> str | None:
 
 
 def _part_of(row: _Row, place: _Place, event: Chunk) -> _Part:
-    index = 0.0 if row.part is None else number_of(event.get(f"{row.part[0]}_index")) or 0.0
-    return _Part(row, place, index)
+    return _Part(row, place, None if row.part is None else number_of(event.get(f"{row.part[0]}_index")))
 
 
 def _list_in(value: Json, name: str) -> list[Json]:
@@ -441,17 +464,20 @@ def _check_members(item: Chunk) -> None:
         if not is_empty(item.get(name)) and all(row.holder != name for row in rows):
             raise FoldError("an item has the text of another type")
     own = [item.get(row.member) for row in rows if row.part is None]
-    if not all(is_empty(text) or isinstance(text, str) for text in own):
+    if not all(text is None or isinstance(text, str) for text in own):
         raise FoldError("a text is of another JSON type")
     for name in ("content", "summary"):
+        if not isinstance(item.get(name), list | None):
+            raise FoldError("a text is of another JSON type")
         for part in _list_in(item, name):
             kind = part.get("type") if isinstance(part, dict) else None
-            if (
-                isinstance(kind, str)
-                and kind in _PART_TYPES
-                and all(row.part is None or row.part[1] != kind for row in rows)
-            ):
+            if not isinstance(kind, str) or kind not in _PART_TYPES:
+                continue
+            row = next((row for row in rows if row.part == (name, kind)), None)
+            if row is None:
                 raise FoldError("an item has a part of another type")
+            if not isinstance(part.get(row.member), str | None):
+                raise FoldError("a text is of another JSON type")
 
 
 def _check_empty(item: Chunk) -> None:
