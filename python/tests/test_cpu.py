@@ -118,6 +118,23 @@ def test_the_callers_collateral_stands_in_for_that_of_the_evidence() -> None:
 
 
 @needs_genuine
+def test_collateral_may_have_the_tenth_member_of_dcap_qvl() -> None:
+    one = case_of("v4-uptodate")
+    member, options = member_of(one), options_of(one)
+    nine = member["collateral"]
+    for chain in (None, "", "a chain"):
+        member["collateral"] = {**nine, "pck_certificate_chain": chain}
+        assert appraise_cpu(member, **options).valid
+        own = {**options, "collateral": CpuCollateral(tdx=member["collateral"])}
+        assert appraise_cpu(member_of(one), **own).valid
+    for wrong in (7, " " * 600_000):
+        member["collateral"] = {**nine, "pck_certificate_chain": wrong}
+        assert verdict_of(appraise_cpu(member, **options).checks) == "cpu_form cpu_malformed"
+        with pytest.raises(TypeError):
+            appraise_cpu(member_of(one), **{**options, "collateral": CpuCollateral(tdx=member["collateral"])})
+
+
+@needs_genuine
 def test_no_check_runs_after_the_first_that_fails_where_the_caller_says_so() -> None:
     one = case_of("milan-v2-debug")
     options = options_of(one)

@@ -751,7 +751,7 @@ class Collateral:
     """§7.6: nine strings that verify under the root of the quote's path."""
 
     def __init__(self, strings, root, at):
-        require(isinstance(strings, dict) and strings.keys() == STRINGS, INVALID, "not the nine strings")
+        require(isinstance(strings, dict) and strings.keys() - {"pck_certificate_chain"} == STRINGS, INVALID, "not the nine strings")
         require(all(isinstance(one, str) for one in strings.values()), INVALID, "not a string")
         self.signers, windows, members = [], [], []
         for name in TEXTS:
@@ -1166,8 +1166,11 @@ class Evidence:
         self.snp = self.quote = self.hcl = self.tpm = self.event_log = None
         self.collateral = member.get("collateral")
         if "collateral" in member:
-            names = {"crl"} if amd else STRINGS
-            require(isinstance(self.collateral, dict) and self.collateral.keys() == names, "cpu_malformed", "collateral")
+            require(isinstance(self.collateral, dict), "cpu_malformed", "collateral")
+            if not amd and self.collateral.get("pck_certificate_chain", "") is None:
+                self.collateral = {name: value for name, value in self.collateral.items() if name != "pck_certificate_chain"}
+            names, more = ({"crl"}, set()) if amd else (STRINGS, {"pck_certificate_chain"})
+            require(self.collateral.keys() - more == names, "cpu_malformed", "collateral")
             for name, value in self.collateral.items():
                 longest = 2_097_152 if name.endswith("crl") else 524_288
                 require(isinstance(value, str) and len(value) <= longest, "cpu_malformed", "collateral")

@@ -34,6 +34,8 @@ export interface TdxCollateral {
   /** Not read: the list must be signed by the authority in the quote's own chain. */
   readonly pck_crl_issuer_chain: string;
   readonly root_ca_crl: string;
+  /** Not read: the quote has its own chain. */
+  readonly pck_certificate_chain?: string | null | undefined;
 }
 
 export interface CpuPolicy {

@@ -87,6 +87,21 @@ describe('cpu_form', () => {
     expect(await refuse({ edit: (all) => ({ ...all, tcb_info: 7 }) as never })).toEqual(bad);
     expect(await refuse({ edit: (all) => ({ ...all, tcb_info: ' '.repeat(600_000) }) })).toEqual(bad);
   });
+  test("collateral may have dcap-qvl's tenth member, a text or null", async () => {
+    const chain = pem(makePck(intel), intel.authority, intel.root);
+    for (const pck_certificate_chain of [null, chain, '']) {
+      const edit = (all: TdxCollateral) => ({ ...all, pck_certificate_chain });
+      expect(await refuse({ edit })).toEqual([]);
+      const own = { collateral: { tdx: edit(makeCollateral(intel)) } };
+      expect(await refuse({ options: own })).toEqual([]);
+    }
+    for (const pck_certificate_chain of [7, [], ' '.repeat(600_000)]) {
+      const edit = (all: TdxCollateral) => ({ ...all, pck_certificate_chain }) as TdxCollateral;
+      expect(await refuse({ edit })).toEqual(bad);
+      const own = { collateral: { tdx: edit(makeCollateral(intel)) } };
+      await expect(refuse({ options: own })).rejects.toThrow(TypeError);
+    }
+  });
 });
 
 describe('cpu_signature', () => {
