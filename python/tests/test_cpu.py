@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from countersign.checks import CheckFailure, VerificationError
 from countersign.cpu.azure import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
-from countersign.cpu.event_log import read_event_log, replay, runtime_payload
+from countersign.cpu.event_log import check_event_log, read_event_log, replay, runtime_payload
 from countersign.cpu.launch import read_launch_images
 from countersign.cpu.options import (
     CpuCollateral,
@@ -356,7 +356,32 @@ def test_an_event_log_replays_to_registers() -> None:
     assert replay(events)[3] == sha384(first + events[1].digest).digest()
     assert runtime_payload(events, "countersign-launch") == b"\1" * 32
     assert runtime_payload(read_event_log(log_of(one, one)), "countersign-launch") is None
+    # Software that was launched can add events, but only behind it.
+    other = event("app-id", b"")
+    assert runtime_payload(read_event_log(log_of(other, one)), "countersign-launch") is None
+    early = event("countersign-launch", b"\2" * 32, imr=2)
+    assert runtime_payload(read_event_log(log_of(early, one)), "countersign-launch") == b"\1" * 32
+    assert runtime_payload(read_event_log(log_of(early)), "countersign-launch") is None
+    # dstack leaves digests empty.
+    assert read_event_log(log_of({**one, "digest": ""})) == read_event_log(log_of(one))
+    # EV_NO_ACTION extends nothing.
+    assert read_event_log(log_of({**one, "event_type": 3, "digest": ""}, one)) == read_event_log(log_of(one))
     assert [event.rtmr for event in read_event_log(log_of(event("x", b"", imr=3.0)))] == [3]
+
+
+def test_a_log_without_events_of_rtmr3_leaves_it_open() -> None:
+    early, late = event("boot", b"", imr=2), event("key", b"")
+    rtmrs = replay(read_event_log(log_of(early, late)))
+    found = check_event_log(rtmrs, log_of(early))
+    assert (found.detail, found.value.explains_rtmr3) == (
+        "1 events replay to RTMR0 to 2; RTMR3 is not explained by the log",
+        False,
+    )
+    assert check_event_log(rtmrs, log_of(early, late)).value.explains_rtmr3
+    for wrong in (log_of(early, event("other key", b"")), log_of(), log_of(late)):
+        with pytest.raises(CheckFailure) as raised:
+            check_event_log(rtmrs, wrong)
+        assert raised.value.code == "event_log_mismatch"
 
 
 LOGS = [
@@ -372,6 +397,7 @@ LOGS = [
     log_of(event("x", b"", imr=0.5)),
     log_of(event("a:b", b"")),
     log_of(event("x", b"", digest="00" * 48)),
+    log_of({**event("x", b"", imr=2), "digest": ""}),
     log_of({**event("x", b""), "event_payload": "0"}),
     log_of({**event("x", b""), "event_type": 2**32}),
     b"[" + b" " * 1024 * 1024 + b"]",

@@ -987,26 +987,33 @@ def dstack_events(data):
         register, kind, name = (one.get(member) for member in ("imr", "event_type", "event"))
         require(type(register) in (int, float) and register in (0, 1, 2, 3), LOG, "imr")
         require(type(kind) in (int, float) and isinstance(name, str), LOG, "event")
-        digest, payload = hexadecimal(one.get("digest"), 48, LOG), hexadecimal(one.get("event_payload"), None, LOG)
+        payload = hexadecimal(one.get("event_payload"), None, LOG)
+        empty = register == 3 and one.get("digest") == ""
+        digest = b"" if empty else hexadecimal(one.get("digest"), 48, LOG)
         if register == 3:
             require(0 <= kind < 2**32 and kind == int(kind), LOG, "event_type")
             require(":" not in name, LOG, "a name with a colon")
             text = int(kind).to_bytes(4, "little") + b":" + utf8(name, LOG) + b":" + payload
-            require(sha384(text).digest() == digest, LOG, "another digest")
-        found.append((int(register), digest, name, payload))
+            require(empty or sha384(text).digest() == digest, LOG, "another digest")
+            digest = sha384(text).digest()
+        if kind != 3:
+            found.append((int(register), digest, name, payload))
     return found
 
 
 def check_log(log, rtmrs):
-    """The payloads of the events that name a launch file."""
+    """The payload of the event that names a launch file, in a list; else an empty one."""
     require(len(log) <= 1024 * 1024, LOG, "too long")
     dstack = log[:1] == b"["
     events = dstack_events(log) if dstack else ccel_events(log)
     registers = [bytes(48)] * 4
     for register, digest, *_ in events:
         registers[register] = sha384(registers[register] + digest).digest()
-    require(registers == rtmrs, LOG, "other registers")
-    return [one[3] for one in events if dstack and one[0] == 3 and one[2] == "countersign-launch"]
+    at_run_time = [one for one in events if one[0] == 3]
+    known = 4 if at_run_time else 3
+    require(registers[:known] == rtmrs[:known], LOG, "other registers")
+    named = [one for one in at_run_time if dstack and one[2] == "countersign-launch"]
+    return [named[0][3]] if len(named) == 1 and at_run_time[0] is named[0] else []
 
 
 # ---- reference values (§7.13) ----------------------------------------------------------------------------------------

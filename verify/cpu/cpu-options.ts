@@ -108,7 +108,7 @@ interface TdxReference {
   readonly rtmr0: readonly string[] | null;
   readonly rtmr1: readonly string[];
   readonly rtmr2: readonly string[];
-  /** Without it the register must be zero, or the event log must replay to it. */
+  /** Without it the register must be zero, or there must be an event log; one that has no event of RTMR3 leaves it open. */
   readonly rtmr3?: readonly string[] | undefined;
   readonly launch_in: 'mrconfigid' | 'rtmr3' | 'measurement';
 }
