@@ -28,7 +28,7 @@ from countersign.cpu.options import (
 )
 from countersign.cpu.reference import read_reference
 from countersign.cpu.roots import amd_roots, intel_roots
-from countersign.cpu.snp import parse_snp_report, tcb_of
+from countersign.cpu.snp import check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
 from countersign.cpu.statement import read_statement
 from countersign.cpu.tdx import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
 from countersign.cpu.tdx_collateral import collateral_end, find_collateral
@@ -283,7 +283,11 @@ def test_a_byte_that_means_nothing_makes_a_tcb_none() -> None:
         ("8000001000000000", "debug_enabled"),
         ("0000003000000000", "cpu_policy_refused"),
         ("0000000000000000", "cpu_policy_refused"),
+        ("0001001000000000", "cpu_policy_refused"),
+        ("0000021000000000", "cpu_policy_refused"),
+        ("0000001000000020", "cpu_policy_refused"),
         ("0000001000000000", None),
+        ("000001d8000000c0", None),
     ],
 )
 def test_a_guest_that_can_be_looked_into_or_moved_is_refused(attributes: str, code: str | None) -> None:
@@ -296,6 +300,44 @@ def test_a_guest_that_can_be_looked_into_or_moved_is_refused(attributes: str, co
     with pytest.raises(CheckFailure) as raised:
         check_tdx_mode(changed, True)
     assert raised.value.code == code
+
+
+@needs_genuine
+@pytest.mark.parametrize(
+    ("xfam", "code"),
+    [
+        ("e7db0e0000000000", None),
+        ("efdb0e0000000000", "cpu_policy_refused"),
+        ("e7db0e0000000080", "cpu_policy_refused"),
+    ],
+)
+def test_reserved_bits_of_xfam_are_refused(xfam: str, code: str | None) -> None:
+    quote = read_cpu_evidence(member_of(case_of("v5-uptodate"))).value.tdx
+    assert quote is not None
+    changed = replace(quote, body=replace(quote.body, xfam=bytes.fromhex(xfam)))
+    if code is None:
+        assert check_tdx_mode(changed, True).value
+        return
+    with pytest.raises(CheckFailure) as raised:
+        check_tdx_mode(changed, True)
+    assert raised.value.code == code
+
+
+@needs_genuine
+def test_reserved_bits_of_policy_are_refused() -> None:
+    one = case_of("genoa-v3-caci")
+    member, context = (
+        read_cpu_evidence(member_of(one)).value,
+        read_cpu_options(CpuVerifyOptions(at=options_of(one)["at"])),
+    )
+    assert member.snp is not None
+    path = check_snp_chain(member.member.certificates, context).value
+    known = replace(member.snp, policy=0x3F3FF1F)
+    assert check_snp_mode(known, path, context).value
+    for bit in (26, 63):
+        with pytest.raises(CheckFailure) as raised:
+            check_snp_mode(replace(known, policy=known.policy | 1 << bit), path, context)
+        assert raised.value.code == "cpu_policy_refused"
 
 
 @needs_genuine

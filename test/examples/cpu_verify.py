@@ -576,6 +576,7 @@ def snp_revocation(given, path, at):
 
 def snp_mode(report, product, policy):
     require(not report.policy >> 19 & 1, "debug_enabled")
+    require(report.policy < 1 << 26, "cpu_policy_refused", "unknown bits")
     require(not report.policy >> 18 & 1 and report.vmpl <= 3 and not report.masked, "cpu_policy_refused")
     require(product in policy.get("products", ["Genoa", "Turin"]), "cpu_policy_refused", product)
     require(report.alias_checked or not policy.get("requireAliasCheck", False), "cpu_policy_refused")
@@ -627,6 +628,7 @@ class TdxQuote:
 
         self.svn, self.mrsignerseam, self.seamattributes = body[0:16], body[64:112], body[112:120]
         self.tdattributes, self.mrtd, self.mrconfigid, self.report_data = le(body[120:128]), body[136:184], body[184:232], body[520:584]
+        self.xfam = le(body[128:136])
         self.rtmrs = [body[at : at + 48] for at in (328, 376, 424, 472)]
         self.svn2, self.mrservicetd = body[584:600], body[600:648]
 
@@ -677,6 +679,8 @@ def intel_names(path):
 
 def tdx_mode(quote, kind):
     require(quote.tdattributes & 0xFF == 0, "debug_enabled")
+    require(not quote.tdattributes & ~0xC0000000F80100FF, "cpu_policy_refused", "unknown attributes")
+    require(not quote.xfam & ~0xEDBE7, "cpu_policy_refused", "unknown states")
     require(not quote.tdattributes >> 29 & 1, "cpu_policy_refused", "MIGRATABLE")
     require(kind != "TDX" or quote.tdattributes >> 28 & 1, "cpu_policy_refused", "SEPT_VE_DISABLE")
     require(not any(quote.mrservicetd), "cpu_policy_refused", "MRSERVICETD")

@@ -234,6 +234,13 @@ describe('cpu_revocation', () => {
   });
 });
 
+/** 8 bytes that have these bits and, of TDATTRIBUTES, SEPT_VE_DISABLE. */
+function bitsOf(bits: bigint, more = 1n << 28n): Uint8Array {
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer).setBigUint64(0, bits | more, true);
+  return bytes;
+}
+
 describe('cpu_mode', () => {
   const of = (code: string) => [['cpu_mode', code]];
   test.each([0x01, 0x02, 0x10, 0x20, 0x40, 0x80])('debugging or profiling, bit %i', async (bit) =>
@@ -244,9 +251,16 @@ describe('cpu_mode', () => {
     ['without SEPT_VE_DISABLE', put(123, 0)],
     ['with a service guest', put(600 + 47, 1)],
   ])('%s', async (_, quote) => expect(await refuse({ quote })).toEqual(of('cpu_policy_refused')));
+  test.each([8, 15, 17, 26, 32, 61])('bit %i of TDATTRIBUTES, which is reserved', async (bit) =>
+    expect(await refuse({ quote: put(120, ...bitsOf(1n << BigInt(bit))) })).toEqual(of('cpu_policy_refused')),
+  );
+  test.each([3, 4, 10, 13, 16, 20, 63])('bit %i of XFAM, which is reserved', async (bit) =>
+    expect(await refuse({ quote: put(128, ...bitsOf(1n << BigInt(bit), 0n)) })).toEqual(of('cpu_policy_refused')),
+  );
   test('protection keys and performance counters are its own affair', async () => {
     expect(await refuse({ quote: put(123, 0x50) })).toEqual([]);
     expect(await refuse({ quote: put(127, 0x80) })).toEqual([]);
+    expect(await refuse({ quote: put(120, 0, 0, 0x01, 0xd8, 0, 0, 0, 0xc0, 0xe7, 0xdb, 0x0e) })).toEqual([]);
   });
 });
 
