@@ -1305,6 +1305,31 @@ def verify_cpu(
 
 # ---- sessions (§1, §2, §6) -------------------------------------------------------------------------------------------
 
+IMAGE = re.compile(r"[!-?A-~]{1,512}@sha256:[0-9a-f]{64}")
+
+
+def is_launch_file(text):
+    """Whether the text is exactly as §7.13 has it."""
+    value = parse_json(text, "cpu_malformed")
+    if not isinstance(value, dict) or not all(isinstance(value.get(one), dict) for one in ("images", "model")):
+        return False
+    digest = lambda one: isinstance(one, str) and HEX_64.fullmatch(one) is not None  # noqa: E731
+    images, name, root = value["images"], value["model"].get("name"), value["model"].get("verity_root")
+    services = all(re.fullmatch("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", one) for one in images)
+    pinned = all(isinstance(one, str) and IMAGE.fullmatch(one) for one in images.values())
+    required = {"backend", "gateway", "sidecar"} <= images.keys() and len(images) <= 32
+    model = isinstance(name, str) and re.fullmatch("[ -~]{1,256}", name) and (root is None or digest(root))
+    operator = value.get("operator")
+    others = value.get("egress") in ("none", "models") and (operator is None or digest(operator))
+    if not (services and pinned and required and model and others and digest(value.get("compose_sha256"))):
+        return False
+    numbers = sorted((one for one in images if re.fullmatch("0|[1-9][0-9]{0,9}", one) and int(one) < 2**32 - 1), key=int)
+    order = numbers + sorted(images.keys() - set(numbers))
+    exact = {"version": 1, "images": {one: images[one] for one in order}, "compose_sha256": value["compose_sha256"]}
+    exact |= {"model": {"name": name, "verity_root": root}, "egress": value["egress"], "login": False, "operator": operator}
+    return json.dumps(exact, separators=(",", ":")) == text
+
+
 STATEMENT = ("purpose", "challenge", "key", "devices", "tls", "hpke", "launch", "not_before", "not_after")
 WHOLE = re.compile("0|[1-9][0-9]{0,14}")
 
@@ -1491,6 +1516,7 @@ def verify_session_checks(
         if "launch" in member:
             right = sha256(utf8(member["launch"], "cpu_malformed")).hexdigest() if isinstance(member["launch"], str) else ""
             require(right == statement.launch, "cpu_malformed", "another launch file")
+            require(is_launch_file(member["launch"]), "cpu_malformed", "no launch file")
         digest = None
         if "gpu_sha256" in member:
             digest = member["gpu_sha256"]

@@ -1,7 +1,7 @@
 // The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
 
 import { readLaunch } from '../../proto/attestation/launch.ts';
-import { duplicateMember, isObject, JsonTextError } from '../../proto/json.ts';
+import { duplicateMember, isObject } from '../../proto/json.ts';
 import { isDigest, isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
@@ -161,7 +161,7 @@ interface LaunchInput {
   readonly guest: GuestReference;
   readonly reference: CpuReference;
   readonly measured: Measured;
-  /** The launch file that the session's statement names. */
+  /** The launch file that the session's statement names; cpu_form has read its text. */
   readonly named: { readonly sha256: string | null; readonly text: string | null };
   /** The replayed event log, if there is one. */
   readonly replayed: Passed<ReplayedLog> | null;
@@ -178,20 +178,9 @@ export function checkLaunch({ guest, reference, measured, named, replayed }: Lau
   const left = [uncompared(guest), isOpen ? RTMR3_OPEN : null].filter((one) => one !== null);
   return passed(detail, {
     launch,
-    images: imagesOf(named.text),
+    images: named.text === null ? null : readLaunch(named.text).images,
     uncompared: left.length === 0 ? null : left.join('; '),
   });
-}
-
-/** null: the file is absent, or not in the form that we write. */
-function imagesOf(text: string | null): CpuSoftware['images'] {
-  if (text === null) return null;
-  try {
-    return readLaunch(text).images;
-  } catch (error) {
-    if (!(error instanceof JsonTextError)) throw error;
-    return null;
-  }
 }
 
 /** The launch file's digest, from the field that the reference names. @throws {CheckFailure} software_mismatch */

@@ -201,7 +201,7 @@ class NamedLaunch:
     sha256: str | None = None
     """In hex; None: the statement names none."""
     text: str | None = None
-    """Its text, whose SHA-256 that is; None where it is not at hand."""
+    """Its text, whose SHA-256 that is and which cpu_form has read; None where it is not at hand."""
 
 
 def check_launch(
@@ -225,16 +225,9 @@ def check_launch(
     is_explained = replayed is None or replayed.value.explains_rtmr3
     is_open = guest["type"] == "TDX" and "rtmr3" not in guest and not is_explained
     left = [one for one in (_uncompared(guest), RTMR3_OPEN if is_open else None) if one is not None]
-    software = CpuSoftware(launch, _images_of(named.text), "; ".join(left) or None)
+    images = None if named.text is None else read_launch_images(named.text)
+    software = CpuSoftware(launch, images, "; ".join(left) or None)
     return passed(f"{log}a launch file of the caller's is named {place}", software)
-
-
-def _images_of(text: str | None) -> Mapping[str, str] | None:
-    """None: the file is not at hand, or not of the form that we write."""
-    try:
-        return None if text is None else read_launch_images(text)
-    except JsonTextError:
-        return None
 
 
 # The event in RTMR3 that the image's first unit writes.
