@@ -26,7 +26,7 @@ from countersign.cpu.options import (
     CpuWithout,
     VerifiedSession,
 )
-from countersign.cpu.reference import read_reference
+from countersign.cpu.reference import RTMR3_OPEN, Measured, NamedLaunch, check_launch, read_reference
 from countersign.cpu.roots import amd_roots, intel_roots
 from countersign.cpu.snp import check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
 from countersign.cpu.statement import read_statement
@@ -420,6 +420,12 @@ def test_a_log_without_events_of_rtmr3_leaves_it_open() -> None:
         False,
     )
     assert check_event_log(rtmrs, log_of(early, late)).value.explains_rtmr3
+    guest = {"type": "TDX", "rtmr0": ["00" * 48], "launch_in": "measurement"}
+    measured = Measured("TDX", None, None, None, True)
+    for listed, left in (({}, RTMR3_OPEN), ({"rtmr3": [rtmrs[3].hex()]}, None)):
+        software = check_launch({**guest, **listed}, {"launch": [SHA]}, measured, NamedLaunch(SHA), found).value
+        assert software is not None
+        assert software.uncompared == left
     for wrong in (log_of(early, event("other key", b"")), log_of(), log_of(late)):
         with pytest.raises(CheckFailure) as raised:
             check_event_log(rtmrs, wrong)
