@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from countersign.checks import CheckFailure, VerificationError
 from countersign.cpu.azure import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
-from countersign.cpu.event_log import read_event_log, replay, runtime_payload
+from countersign.cpu.event_log import check_event_log, read_event_log, replay, runtime_payload
 from countersign.cpu.launch import read_launch_images
 from countersign.cpu.options import (
     CpuCollateral,
@@ -26,9 +26,9 @@ from countersign.cpu.options import (
     CpuWithout,
     VerifiedSession,
 )
-from countersign.cpu.reference import read_reference
+from countersign.cpu.reference import RTMR3_OPEN, Measured, NamedLaunch, check_launch, read_reference
 from countersign.cpu.roots import amd_roots, intel_roots
-from countersign.cpu.snp import parse_snp_report, tcb_of
+from countersign.cpu.snp import check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
 from countersign.cpu.statement import read_statement
 from countersign.cpu.tdx import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
 from countersign.cpu.tdx_collateral import collateral_end, find_collateral
@@ -115,6 +115,23 @@ def test_the_callers_collateral_stands_in_for_that_of_the_evidence() -> None:
     assert collateral_end(evidence) > datetime(2025, 6, 1, tzinfo=timezone.utc)
     options["collateral"] = CpuCollateral(tdx=evidence)
     assert appraise_cpu(member, **options).valid
+
+
+@needs_genuine
+def test_collateral_may_have_the_tenth_member_of_dcap_qvl() -> None:
+    one = case_of("v4-uptodate")
+    member, options = member_of(one), options_of(one)
+    nine = member["collateral"]
+    for chain in (None, "", "a chain"):
+        member["collateral"] = {**nine, "pck_certificate_chain": chain}
+        assert appraise_cpu(member, **options).valid
+        own = {**options, "collateral": CpuCollateral(tdx=member["collateral"])}
+        assert appraise_cpu(member_of(one), **own).valid
+    for wrong in (7, " " * 600_000):
+        member["collateral"] = {**nine, "pck_certificate_chain": wrong}
+        assert verdict_of(appraise_cpu(member, **options).checks) == "cpu_form cpu_malformed"
+        with pytest.raises(TypeError):
+            appraise_cpu(member_of(one), **{**options, "collateral": CpuCollateral(tdx=member["collateral"])})
 
 
 @needs_genuine
@@ -266,7 +283,11 @@ def test_a_byte_that_means_nothing_makes_a_tcb_none() -> None:
         ("8000001000000000", "debug_enabled"),
         ("0000003000000000", "cpu_policy_refused"),
         ("0000000000000000", "cpu_policy_refused"),
+        ("0001001000000000", "cpu_policy_refused"),
+        ("0000021000000000", "cpu_policy_refused"),
+        ("0000001000000020", "cpu_policy_refused"),
         ("0000001000000000", None),
+        ("000001d8000000c0", None),
     ],
 )
 def test_a_guest_that_can_be_looked_into_or_moved_is_refused(attributes: str, code: str | None) -> None:
@@ -279,6 +300,44 @@ def test_a_guest_that_can_be_looked_into_or_moved_is_refused(attributes: str, co
     with pytest.raises(CheckFailure) as raised:
         check_tdx_mode(changed, True)
     assert raised.value.code == code
+
+
+@needs_genuine
+@pytest.mark.parametrize(
+    ("xfam", "code"),
+    [
+        ("e7db0e0000000000", None),
+        ("efdb0e0000000000", "cpu_policy_refused"),
+        ("e7db0e0000000080", "cpu_policy_refused"),
+    ],
+)
+def test_reserved_bits_of_xfam_are_refused(xfam: str, code: str | None) -> None:
+    quote = read_cpu_evidence(member_of(case_of("v5-uptodate"))).value.tdx
+    assert quote is not None
+    changed = replace(quote, body=replace(quote.body, xfam=bytes.fromhex(xfam)))
+    if code is None:
+        assert check_tdx_mode(changed, True).value
+        return
+    with pytest.raises(CheckFailure) as raised:
+        check_tdx_mode(changed, True)
+    assert raised.value.code == code
+
+
+@needs_genuine
+def test_reserved_bits_of_policy_are_refused() -> None:
+    one = case_of("genoa-v3-caci")
+    member, context = (
+        read_cpu_evidence(member_of(one)).value,
+        read_cpu_options(CpuVerifyOptions(at=options_of(one)["at"])),
+    )
+    assert member.snp is not None
+    path = check_snp_chain(member.member.certificates, context).value
+    known = replace(member.snp, policy=0x3F3FF1F)
+    assert check_snp_mode(known, path, context).value
+    for bit in (26, 63):
+        with pytest.raises(CheckFailure) as raised:
+            check_snp_mode(replace(known, policy=known.policy | 1 << bit), path, context)
+        assert raised.value.code == "cpu_policy_refused"
 
 
 @needs_genuine
@@ -339,7 +398,38 @@ def test_an_event_log_replays_to_registers() -> None:
     assert replay(events)[3] == sha384(first + events[1].digest).digest()
     assert runtime_payload(events, "countersign-launch") == b"\1" * 32
     assert runtime_payload(read_event_log(log_of(one, one)), "countersign-launch") is None
+    # Software that was launched can add events, but only behind it.
+    other = event("app-id", b"")
+    assert runtime_payload(read_event_log(log_of(other, one)), "countersign-launch") is None
+    early = event("countersign-launch", b"\2" * 32, imr=2)
+    assert runtime_payload(read_event_log(log_of(early, one)), "countersign-launch") == b"\1" * 32
+    assert runtime_payload(read_event_log(log_of(early)), "countersign-launch") is None
+    # dstack leaves digests empty.
+    assert read_event_log(log_of({**one, "digest": ""})) == read_event_log(log_of(one))
+    # EV_NO_ACTION extends nothing.
+    assert read_event_log(log_of({**one, "event_type": 3, "digest": ""}, one)) == read_event_log(log_of(one))
     assert [event.rtmr for event in read_event_log(log_of(event("x", b"", imr=3.0)))] == [3]
+
+
+def test_a_log_without_events_of_rtmr3_leaves_it_open() -> None:
+    early, late = event("boot", b"", imr=2), event("key", b"")
+    rtmrs = replay(read_event_log(log_of(early, late)))
+    found = check_event_log(rtmrs, log_of(early))
+    assert (found.detail, found.value.explains_rtmr3) == (
+        "1 events replay to RTMR0 to 2; RTMR3 is not explained by the log",
+        False,
+    )
+    assert check_event_log(rtmrs, log_of(early, late)).value.explains_rtmr3
+    guest = {"type": "TDX", "rtmr0": ["00" * 48], "launch_in": "measurement"}
+    measured = Measured("TDX", None, None, None, True)
+    for listed, left in (({}, RTMR3_OPEN), ({"rtmr3": [rtmrs[3].hex()]}, None)):
+        software = check_launch({**guest, **listed}, {"launch": [SHA]}, measured, NamedLaunch(SHA), found).value
+        assert software is not None
+        assert software.uncompared == left
+    for wrong in (log_of(early, event("other key", b"")), log_of(), log_of(late)):
+        with pytest.raises(CheckFailure) as raised:
+            check_event_log(rtmrs, wrong)
+        assert raised.value.code == "event_log_mismatch"
 
 
 LOGS = [
@@ -355,6 +445,7 @@ LOGS = [
     log_of(event("x", b"", imr=0.5)),
     log_of(event("a:b", b"")),
     log_of(event("x", b"", digest="00" * 48)),
+    log_of({**event("x", b"", imr=2), "digest": ""}),
     log_of({**event("x", b""), "event_payload": "0"}),
     log_of({**event("x", b""), "event_type": 2**32}),
     b"[" + b" " * 1024 * 1024 + b"]",

@@ -195,8 +195,8 @@ function readSigned(type: CpuType, blob: Buffer): Signed {
 }
 
 /**
- * The log of the measured boot as base64; null where this process can read none, or where it does not replay to the quote's registers,
- * for example after software extended RTMR3: relying parties refuse evidence with such a log.
+ * The log of the measured boot as base64; null where this process can read none, or where it does not replay to RTMR0 to 2:
+ * relying parties refuse evidence with such a log. It has no entries for what software extends into RTMR3.
  */
 async function readEventLog(read: () => Promise<Buffer>, report: string): Promise<string | null> {
   const log = await read().then(cutEventLog, () => null);

@@ -75,6 +75,15 @@ export const tdxOf =
     return { type: 'TDX', report, collateral, event_log: base64(Buffer.from(JSON.stringify(log))) };
   };
 
+/** Another log beside the same quote. */
+export const withLog =
+  (processor: Processor, log: string | ((own: string) => string)): Processor =>
+  (reportData) => {
+    const member = processor(reportData) as { event_log: string };
+    const own = Buffer.from(member.event_log, 'base64').toString();
+    return { ...member, event_log: base64(Buffer.from(typeof log === 'string' ? log : log(own))) };
+  };
+
 export const PCRS = Array.from({ length: 24 }, (_, i) => sha256(`PCR ${i}`).toString('hex'));
 const tpmKey = generateKeyPairSync('rsa', { modulusLength: 2048 });
 /** Behind Azure's paravisor: the TPM signs the first 32 bytes. */

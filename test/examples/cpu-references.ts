@@ -13,6 +13,7 @@ import {
   sha256,
   snpOf,
   tdxOf,
+  withLog,
 } from './cpu-guests.ts';
 
 // Genuine guests: what is said of a guest, and of its launch file.
@@ -224,6 +225,12 @@ export const LABEL = Buffer.concat([FILE, Buffer.alloc(16)]);
 const LONG = Buffer.concat([FILE, Buffer.alloc(16, 1)]);
 const event = (payload: Uint8Array) => dstackEvent(3, 'countersign-launch', payload);
 const before = dstackEvent(3, 'app-id', FILE);
+const early = dstackEvent(2, 'countersign-launch', FILE);
+/** The registers of these events, and a log of those. */
+const logOf = (log: readonly object[], events: Parameters<typeof tdxOf>[1]) =>
+  withLog(tdxOf(LABEL, events), JSON.stringify(log));
+const withoutDigests = (processor: Processor): Processor =>
+  withLog(processor, (log) => log.replaceAll(/"digest":"[0-9a-f]*"/g, '"digest":""'));
 const loud = { ...event(FILE), event_payload: DIGEST.toUpperCase() };
 
 export type MadeGuest = readonly [
@@ -252,7 +259,14 @@ export const MADE: readonly MadeGuest[] = [
   ['MRCONFIGID of zeros', OTHER_LAUNCH, tdxOf(NOTHING), CONFIG],
   ['a TD’s measured launch file', RIGHT, tdxOf(LONG), MEASURED, DIGEST],
   ['an event', RIGHT, tdxOf(NOTHING, [event(FILE)]), RTMR3],
-  ['an event, as the statement says', RIGHT, tdxOf(NOTHING, [before, event(FILE)]), RTMR3, DIGEST],
+  ['an event, as the statement says', RIGHT, tdxOf(NOTHING, [event(FILE), before]), RTMR3, DIGEST],
+  ['an event behind another', OTHER_LAUNCH, tdxOf(NOTHING, [before, event(FILE)]), RTMR3, DIGEST],
+  ['an event behind one of RTMR2', RIGHT, tdxOf(NOTHING, [early, event(FILE)]), RTMR3, DIGEST],
+  ['an event without its digest', RIGHT, withoutDigests(tdxOf(NOTHING, [event(FILE), before])), RTMR3, DIGEST],
+  ['no event of RTMR3, which is extended', OTHER_LAUNCH, logOf([early], [early, before]), RTMR3],
+  ['no event of RTMR3, which is extended and listed', RIGHT, logOf([early], [early, before]), CONFIG],
+  ['no event of RTMR3, which is extended', RIGHT, logOf([early], [early, before]), { ...CONFIG, rtmr3: undefined }],
+  ['one of two events of RTMR3', OTHER_LOG, logOf([before], [before, event(FILE)]), CONFIG],
   ['an event, and the statement says another', OTHER_LAUNCH, tdxOf(NOTHING, [event(FILE)]), RTMR3, LISTED],
   ['an event, any RTMR3', RIGHT, tdxOf(NOTHING, [event(FILE)]), { ...RTMR3, rtmr3: undefined }],
   ['an event, another RTMR3', OTHER_GUEST, tdxOf(NOTHING, [event(FILE)]), { ...RTMR3, rtmr3: OTHER }],

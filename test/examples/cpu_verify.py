@@ -576,6 +576,7 @@ def snp_revocation(given, path, at):
 
 def snp_mode(report, product, policy):
     require(not report.policy >> 19 & 1, "debug_enabled")
+    require(report.policy < 1 << 26, "cpu_policy_refused", "unknown bits")
     require(not report.policy >> 18 & 1 and report.vmpl <= 3 and not report.masked, "cpu_policy_refused")
     require(product in policy.get("products", ["Genoa", "Turin"]), "cpu_policy_refused", product)
     require(report.alias_checked or not policy.get("requireAliasCheck", False), "cpu_policy_refused")
@@ -627,6 +628,7 @@ class TdxQuote:
 
         self.svn, self.mrsignerseam, self.seamattributes = body[0:16], body[64:112], body[112:120]
         self.tdattributes, self.mrtd, self.mrconfigid, self.report_data = le(body[120:128]), body[136:184], body[184:232], body[520:584]
+        self.xfam = le(body[128:136])
         self.rtmrs = [body[at : at + 48] for at in (328, 376, 424, 472)]
         self.svn2, self.mrservicetd = body[584:600], body[600:648]
 
@@ -677,6 +679,8 @@ def intel_names(path):
 
 def tdx_mode(quote, kind):
     require(quote.tdattributes & 0xFF == 0, "debug_enabled")
+    require(not quote.tdattributes & ~0xC0000000F80100FF, "cpu_policy_refused", "unknown attributes")
+    require(not quote.xfam & ~0xEDBE7, "cpu_policy_refused", "unknown states")
     require(not quote.tdattributes >> 29 & 1, "cpu_policy_refused", "MIGRATABLE")
     require(kind != "TDX" or quote.tdattributes >> 28 & 1, "cpu_policy_refused", "SEPT_VE_DISABLE")
     require(not any(quote.mrservicetd), "cpu_policy_refused", "MRSERVICETD")
@@ -751,7 +755,7 @@ class Collateral:
     """§7.6: nine strings that verify under the root of the quote's path."""
 
     def __init__(self, strings, root, at):
-        require(isinstance(strings, dict) and strings.keys() == STRINGS, INVALID, "not the nine strings")
+        require(isinstance(strings, dict) and strings.keys() - {"pck_certificate_chain"} == STRINGS, INVALID, "not the nine strings")
         require(all(isinstance(one, str) for one in strings.values()), INVALID, "not a string")
         self.signers, windows, members = [], [], []
         for name in TEXTS:
@@ -987,26 +991,33 @@ def dstack_events(data):
         register, kind, name = (one.get(member) for member in ("imr", "event_type", "event"))
         require(type(register) in (int, float) and register in (0, 1, 2, 3), LOG, "imr")
         require(type(kind) in (int, float) and isinstance(name, str), LOG, "event")
-        digest, payload = hexadecimal(one.get("digest"), 48, LOG), hexadecimal(one.get("event_payload"), None, LOG)
+        payload = hexadecimal(one.get("event_payload"), None, LOG)
+        empty = register == 3 and one.get("digest") == ""
+        digest = b"" if empty else hexadecimal(one.get("digest"), 48, LOG)
         if register == 3:
             require(0 <= kind < 2**32 and kind == int(kind), LOG, "event_type")
             require(":" not in name, LOG, "a name with a colon")
             text = int(kind).to_bytes(4, "little") + b":" + utf8(name, LOG) + b":" + payload
-            require(sha384(text).digest() == digest, LOG, "another digest")
-        found.append((int(register), digest, name, payload))
+            require(empty or sha384(text).digest() == digest, LOG, "another digest")
+            digest = sha384(text).digest()
+        if kind != 3:
+            found.append((int(register), digest, name, payload))
     return found
 
 
 def check_log(log, rtmrs):
-    """The payloads of the events that name a launch file."""
+    """The payload of the event that names a launch file, in a list; else an empty one."""
     require(len(log) <= 1024 * 1024, LOG, "too long")
     dstack = log[:1] == b"["
     events = dstack_events(log) if dstack else ccel_events(log)
     registers = [bytes(48)] * 4
     for register, digest, *_ in events:
         registers[register] = sha384(registers[register] + digest).digest()
-    require(registers == rtmrs, LOG, "other registers")
-    return [one[3] for one in events if dstack and one[0] == 3 and one[2] == "countersign-launch"]
+    at_run_time = [one for one in events if one[0] == 3]
+    known = 4 if at_run_time else 3
+    require(registers[:known] == rtmrs[:known], LOG, "other registers")
+    named = [one for one in at_run_time if dstack and one[2] == "countersign-launch"]
+    return [named[0][3]] if len(named) == 1 and at_run_time[0] is named[0] else []
 
 
 # ---- reference values (§7.13) ----------------------------------------------------------------------------------------
@@ -1166,8 +1177,11 @@ class Evidence:
         self.snp = self.quote = self.hcl = self.tpm = self.event_log = None
         self.collateral = member.get("collateral")
         if "collateral" in member:
-            names = {"crl"} if amd else STRINGS
-            require(isinstance(self.collateral, dict) and self.collateral.keys() == names, "cpu_malformed", "collateral")
+            require(isinstance(self.collateral, dict), "cpu_malformed", "collateral")
+            if not amd and self.collateral.get("pck_certificate_chain", "") is None:
+                self.collateral = {name: value for name, value in self.collateral.items() if name != "pck_certificate_chain"}
+            names, more = ({"crl"}, set()) if amd else (STRINGS, {"pck_certificate_chain"})
+            require(self.collateral.keys() - more == names, "cpu_malformed", "collateral")
             for name, value in self.collateral.items():
                 longest = 2_097_152 if name.endswith("crl") else 524_288
                 require(isinstance(value, str) and len(value) <= longest, "cpu_malformed", "collateral")
@@ -1290,6 +1304,31 @@ def verify_cpu(
 
 
 # ---- sessions (§1, §2, §6) -------------------------------------------------------------------------------------------
+
+IMAGE = re.compile(r"[!-?A-~]{1,512}@sha256:[0-9a-f]{64}")
+
+
+def is_launch_file(text):
+    """Whether the text is exactly as §7.13 has it."""
+    value = parse_json(text, "cpu_malformed")
+    if not isinstance(value, dict) or not all(isinstance(value.get(one), dict) for one in ("images", "model")):
+        return False
+    digest = lambda one: isinstance(one, str) and HEX_64.fullmatch(one) is not None  # noqa: E731
+    images, name, root = value["images"], value["model"].get("name"), value["model"].get("verity_root")
+    services = all(re.fullmatch("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", one) for one in images)
+    pinned = all(isinstance(one, str) and IMAGE.fullmatch(one) for one in images.values())
+    required = {"backend", "gateway", "sidecar"} <= images.keys() and len(images) <= 32
+    model = isinstance(name, str) and re.fullmatch("[ -~]{1,256}", name) and (root is None or digest(root))
+    operator = value.get("operator")
+    others = value.get("egress") in ("none", "models") and (operator is None or digest(operator))
+    if not (services and pinned and required and model and others and digest(value.get("compose_sha256"))):
+        return False
+    numbers = sorted((one for one in images if re.fullmatch("0|[1-9][0-9]{0,9}", one) and int(one) < 2**32 - 1), key=int)
+    order = numbers + sorted(images.keys() - set(numbers))
+    exact = {"version": 1, "images": {one: images[one] for one in order}, "compose_sha256": value["compose_sha256"]}
+    exact |= {"model": {"name": name, "verity_root": root}, "egress": value["egress"], "login": False, "operator": operator}
+    return json.dumps(exact, separators=(",", ":")) == text
+
 
 STATEMENT = ("purpose", "challenge", "key", "devices", "tls", "hpke", "launch", "not_before", "not_after")
 WHOLE = re.compile("0|[1-9][0-9]{0,14}")
@@ -1477,6 +1516,7 @@ def verify_session_checks(
         if "launch" in member:
             right = sha256(utf8(member["launch"], "cpu_malformed")).hexdigest() if isinstance(member["launch"], str) else ""
             require(right == statement.launch, "cpu_malformed", "another launch file")
+            require(is_launch_file(member["launch"]), "cpu_malformed", "no launch file")
         digest = None
         if "gpu_sha256" in member:
             digest = member["gpu_sha256"]

@@ -10,6 +10,7 @@ import {
   verifySession,
 } from '../../verify/cpu/index.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
+import { LAUNCH } from '../support/launch-file.ts';
 import { AT, a, attestInBatch, b, EXCHANGE, SECONDS, simulatedRoot } from '../verify/maker.ts';
 import {
   amd,
@@ -205,8 +206,16 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
       ['the challenge', RIGHT, () => stated({ challenge: CHALLENGE }), { challenge: CHALLENGE }],
       ['another challenge', BINDING, () => stated({ challenge: CHALLENGE }), { challenge: 'cd'.repeat(32) }],
       ['no challenge', BINDING, () => answer(), { challenge: CHALLENGE }],
-      ['a launch file', RIGHT, async () => launched('{"é":1}')],
-      ['another launch file', MALFORMED, async () => launched('{"é":1}', '{"é":2}')],
+      ['a launch file', RIGHT, async () => launched(LAUNCH)],
+      ['another launch file', MALFORMED, async () => launched(LAUNCH, `${LAUNCH} `)],
+      ['one of another form', MALFORMED, async () => launched('{"é":1}')],
+      ['one with white space', MALFORMED, async () => launched(`${LAUNCH} `)],
+      [
+        'one of another order',
+        MALFORMED,
+        async () => launched(LAUNCH.replace(/"login":false,("operator":null)/, '$1,"login":false')),
+      ],
+      ['one without a sidecar', MALFORMED, async () => launched(LAUNCH.replace('"sidecar"', '"sidecar2"'))],
       ['one where none is named', MALFORMED, () => answer({ launch: '' })],
       ['the evidence of the GPUs beside it', MALFORMED, () => answer({ gpu: one.gpu })],
       ['a member that nobody knows', MALFORMED, () => answer({ more: 1 })],

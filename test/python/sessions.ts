@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import { behindVtpm, dstackEvent, HOST, listOf, MEASURED, ownOf, RTMR3, snpOf, tdxOf } from '../examples/cpu-guests.ts';
+import { LAUNCH as LAUNCH_FILE } from '../support/launch-file.ts';
 import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';
 import { mutateJson } from '../verify/fuzz/fuzz-json.ts';
 import { type Random, seeded, seedOf } from '../verify/fuzz/fuzz-random.ts';
@@ -87,6 +88,10 @@ export async function sessions(): Promise<Question[]> {
     cpu: { statement_sha256: statementDigest(session), signature: answer.cpu.signature, ...change },
   });
   const shortly = { ...WITHOUT, session: held };
+  const launched = async (launch: string) => {
+    const made = await answerIn(await makeSession({ statement: { launch: sha256(launch).toString('hex') } }));
+    return { ...made, cpu: { ...made.cpu, launch } };
+  };
   return [
     ...(await Promise.all(PROCESSORS.map(([name, processor]) => bothOf(name, { processor })))).flat(),
     ...(await bothOf('of two devices', { devices: [a, b] })),
@@ -117,7 +122,9 @@ export async function sessions(): Promise<Question[]> {
     alone('with other evidence', session, { gpu: other.gpu }),
     alone('with other evidence and no digest', session, { gpu: other.gpu, gpu_sha256: undefined }),
     alone('with a signature', session, { signature: answer.cpu.signature }),
-    whole('with the launch file', { ...answer, cpu: { ...answer.cpu, launch: '{}' } }),
+    whole('with a launch file that it does not name', { ...answer, cpu: { ...answer.cpu, launch: '{}' } }),
+    whole('with the launch file', await launched(LAUNCH_FILE)),
+    whole('with a launch file of another form', await launched(`${LAUNCH_FILE} `)),
     whole('with another signature', changed({ signature: (await answerIn(other)).cpu.signature })),
     whole('with no signature', changed({ signature: undefined })),
     whole('with another statement', changed({ statement: other.statement })),

@@ -12,6 +12,7 @@ import {
   type VerifyOptions,
   verifyAttestation,
 } from '../../verify/index.ts';
+import { LAUNCH, LAUNCH_SHA256 } from '../support/launch-file.ts';
 import { AT, a, attest, b, EXCHANGE, RESPONSE, SECONDS, simulatedRoot } from './maker.ts';
 import {
   type Answer,
@@ -293,12 +294,19 @@ describe('a member of another form is refused, never ignored', () => {
   });
 
   test('the launch file that the statement names is accepted', async () => {
-    const launch = '{"version":1}';
-    const sha256 = createHash('sha256').update(launch).digest('hex');
-    const answer = await answerIn(await makeSession({ statement: { launch: sha256 } }));
-    expect(await failing(changed(answer, { launch }))).toEqual([]);
-    expect(await failing(changed(answer, { launch: `${launch} ` }))).toEqual(['cpu_form cpu_malformed']);
+    const answer = await answerIn(await makeSession({ statement: { launch: LAUNCH_SHA256 } }));
+    expect(await failing(changed(answer, { launch: LAUNCH }))).toEqual([]);
+    expect(await failing(changed(answer, { launch: `${LAUNCH} ` }))).toEqual(['cpu_form cpu_malformed']);
   });
+
+  test.each(['{"version":1}', 'a launch file', '', `${LAUNCH}\n`])(
+    'a text that is no launch file is refused, whatever its digest: %j',
+    async (launch) => {
+      const sha256 = createHash('sha256').update(launch).digest('hex');
+      const answer = await answerIn(await makeSession({ statement: { launch: sha256 } }));
+      expect(await failing(changed(answer, { launch }))).toEqual(['cpu_form cpu_malformed']);
+    },
+  );
 });
 
 describe('a session by itself', () => {

@@ -1,6 +1,6 @@
 // The session of an attestation, which binds a processor's evidence to the devices that signed beside it, and both to one response.
 import type { Evidence } from '../../proto/attestation/attestation.ts';
-import { MAX_LAUNCH_CHARACTERS } from '../../proto/attestation/launch.ts';
+import { MAX_LAUNCH_CHARACTERS, readLaunch } from '../../proto/attestation/launch.ts';
 import {
   answerMessage,
   evidenceMessage,
@@ -196,20 +196,23 @@ async function sessionOf(
   };
 }
 
-function parsed(text: string): Statement {
+const parsed = (text: string): Statement => readForm(() => readStatement(text));
+
+function readForm<T>(read: () => T): T {
   try {
-    return readStatement(text);
+    return read();
   } catch (cause) {
     throw cause instanceof JsonTextError ? bad(cause.message, cause) : cause;
   }
 }
 
-/** The launch file itself must be the one that the statement names. */
+/** The launch file itself must be the one that the statement names, in the form that `npm run launch` writes. */
 async function launchOf({ launch: named }: Statement, launch: unknown): Promise<string | null> {
   if (launch === undefined) return null;
   if (typeof launch !== 'string' || launch.length > MAX_LAUNCH_CHARACTERS || !launch.isWellFormed())
     throw bad(`launch is not a text of at most ${MAX_LAUNCH_CHARACTERS} characters`);
   if (toHex(await sha256(utf8(launch))) !== named) throw bad('launch is not the file that the statement names');
+  readForm(() => readLaunch(launch));
   return launch;
 }
 

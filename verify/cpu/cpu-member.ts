@@ -45,7 +45,9 @@ const MEMBERS: Readonly<Record<CpuType, { readonly must: readonly string[]; read
 };
 /** Members of the session, which binding.ts reads. */
 const OF_THE_SESSION = ['statement', 'gpu_sha256', 'gpu', 'launch', 'signature'];
-const COLLATERAL: readonly (keyof TdxCollateral)[] = [
+/** dcap-qvl writes it from 0.3.11 on, as text or null. */
+const PCK_CHAIN = 'pck_certificate_chain';
+const COLLATERAL: readonly Exclude<keyof TdxCollateral, typeof PCK_CHAIN>[] = [
   'tcb_info',
   'tcb_info_signature',
   'tcb_info_issuer_chain',
@@ -138,7 +140,9 @@ function readCrl(value: unknown): Uint8Array {
 /** @throws {CheckFailure} cpu_malformed */
 export function readTdxCollateral(value: unknown): TdxCollateral {
   const collateral = record(value, 'collateral');
-  only(collateral, COLLATERAL, COLLATERAL);
+  only(collateral, [...COLLATERAL, PCK_CHAIN], COLLATERAL);
+  const chain = collateral[PCK_CHAIN];
+  if (chain != null) string(chain, PCK_CHAIN, MAX.text);
   for (const name of COLLATERAL) string(collateral[name], name, name.endsWith('crl') ? MAX.crl : MAX.text);
   return collateral as unknown as TdxCollateral;
 }

@@ -34,6 +34,8 @@ export interface TdxCollateral {
   /** Not read: the list must be signed by the authority in the quote's own chain. */
   readonly pck_crl_issuer_chain: string;
   readonly root_ca_crl: string;
+  /** Not read: the quote has its own chain. */
+  readonly pck_certificate_chain?: string | null | undefined;
 }
 
 export interface CpuPolicy {
@@ -106,7 +108,7 @@ interface TdxReference {
   readonly rtmr0: readonly string[] | null;
   readonly rtmr1: readonly string[];
   readonly rtmr2: readonly string[];
-  /** Without it the register must be zero, or the event log must replay to it. */
+  /** Without it the register must be zero, or there must be an event log; one that has no event of RTMR3 leaves it open. */
   readonly rtmr3?: readonly string[] | undefined;
   readonly launch_in: 'mrconfigid' | 'rtmr3' | 'measurement';
 }

@@ -1,11 +1,11 @@
 // The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
 
 import { readLaunch } from '../../proto/attestation/launch.ts';
-import { duplicateMember, isObject, JsonTextError } from '../../proto/json.ts';
+import { duplicateMember, isObject } from '../../proto/json.ts';
 import { isDigest, isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
-import { type LogEvent, runtimePayload } from './evidence/event-log.ts';
+import { type LogEvent, type ReplayedLog, runtimePayload } from './evidence/event-log.ts';
 import type { SnpReport } from './evidence/snp-report.ts';
 import type { TdReport } from './evidence/tdx-quote.ts';
 
@@ -155,35 +155,32 @@ function uncompared(entry: GuestReference): string | null {
   return null;
 }
 
+const RTMR3_OPEN = 'what extended RTMR3 while the guest ran is not explained by the event log';
+
 interface LaunchInput {
   readonly guest: GuestReference;
   readonly reference: CpuReference;
   readonly measured: Measured;
-  /** The launch file that the session's statement names. */
+  /** The launch file that the session's statement names; cpu_form has read its text. */
   readonly named: { readonly sha256: string | null; readonly text: string | null };
   /** The replayed event log, if there is one. */
-  readonly replayed: Passed<readonly LogEvent[]> | null;
+  readonly replayed: Passed<ReplayedLog> | null;
 }
 
 /** Compares the launch file that the guest was started with. @throws {CheckFailure} software_mismatch */
 export function checkLaunch({ guest, reference, measured, named, replayed }: LaunchInput): Passed<CpuSoftware> {
-  const launch = launchOf(guest, measured, replayed?.value ?? [], named.sha256);
+  const launch = launchOf(guest, measured, replayed?.value.events ?? [], named.sha256);
   if (!reference.launch.includes(launch))
     throw new CheckFailure('software_mismatch', `the launch file ${launch} is none of the caller's`);
   const source = guest.launch_in === 'measurement' ? 'by the measured guest' : `in ${FIELDS[guest.launch_in]}`;
   const detail = `${replayed === null ? '' : `${replayed.detail}; `}a launch file of the caller's is named ${source}`;
-  return passed(detail, { launch, images: imagesOf(named.text), uncompared: uncompared(guest) });
-}
-
-/** null: the file is absent, or not in the form that we write. */
-function imagesOf(text: string | null): CpuSoftware['images'] {
-  if (text === null) return null;
-  try {
-    return readLaunch(text).images;
-  } catch (error) {
-    if (!(error instanceof JsonTextError)) throw error;
-    return null;
-  }
+  const isOpen = guest.type === 'TDX' && guest.rtmr3 === undefined && replayed?.value.explainsRtmr3 === false;
+  const left = [uncompared(guest), isOpen ? RTMR3_OPEN : null].filter((one) => one !== null);
+  return passed(detail, {
+    launch,
+    images: named.text === null ? null : readLaunch(named.text).images,
+    uncompared: left.length === 0 ? null : left.join('; '),
+  });
 }
 
 /** The launch file's digest, from the field that the reference names. @throws {CheckFailure} software_mismatch */

@@ -173,6 +173,8 @@ function read(der: Uint8Array): Crl {
 
 const MIGRATE_MA = 1n << 18n;
 const DEBUG = 1n << 19n;
+/** Bits 26 to 63 of POLICY are reserved (56860, revision 1.58, §4.3); PAGE_SWAP_DISABLE is the last that is known. */
+const KNOWN_POLICY_BITS = 26n;
 const ALIAS_CHECK_COMPLETE = 1n << 5n;
 const MAX_GUEST_VMPL = 3;
 
@@ -180,6 +182,7 @@ const MAX_GUEST_VMPL = 3;
 export function checkSnpMode(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Passed<true> {
   const { products = DEFAULT_PRODUCTS, requireAliasCheck = false } = policy;
   if ((report.policy & DEBUG) !== 0n) throw new CheckFailure('debug_enabled', 'the host may debug this guest');
+  if (report.policy >> KNOWN_POLICY_BITS !== 0n) throw refused('POLICY has bits that are not known');
   if ((report.policy & MIGRATE_MA) !== 0n) throw refused('a migration agent may move this guest');
   if (report.vmpl > MAX_GUEST_VMPL) throw refused('the host asked for the report, not the guest');
   if (report.maskChipKey) throw refused('the chip is told not to sign reports with its key');

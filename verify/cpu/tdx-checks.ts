@@ -126,16 +126,26 @@ const badList = (message: string) => new CheckFailure('revocation_invalid', mess
 const DEBUG_BITS = 0xff;
 const SEPT_VE_DISABLE = 1 << 4;
 const MIGRATABLE = 1 << 5;
+/**
+ * The bits of TDATTRIBUTES behind the first byte that are known (Intel, "TDX Module ABI", ATTRIBUTES; Linux, asm/shared/tdx.h):
+ * 16 ICSSD, 27 LASS, 28 SEPT_VE_DISABLE, 29 MIGRATABLE, 30 PKS, 31 KL, 62 TPA, 63 PERFMON.
+ */
+const KNOWN_ATTRIBUTES = Uint8Array.of(DEBUG_BITS, 0, 0x01, 0xf8, 0, 0, 0, 0xc0);
+/** XFAM: the states of XCR0 and IA32_XSS that guests may have (0 to 2, 5 to 9, 11, 12, 14, 15, 17, 18; 19 is APX). */
+const KNOWN_XFAM = Uint8Array.of(0xe7, 0xdb, 0x0e, 0, 0, 0, 0, 0);
+const hasOnly = (bytes: Uint8Array, known: Uint8Array) => equal(masked(bytes, known), bytes);
 
 /**
  * @param isOwnHost false behind Azure's paravisor, which handles the exceptions that SEPT_VE_DISABLE turns off.
  * @throws {CheckFailure} debug_enabled, cpu_policy_refused
  */
 export function checkTdxMode({ body }: TdxQuote, isOwnHost: boolean): Passed<true> {
-  const { tdAttributes, mrServiceTd } = body;
+  const { tdAttributes, xfam, mrServiceTd } = body;
   // TDATTRIBUTES, bits 0 to 7: debugging and profiling from outside. Bits 28 and 29 are in byte 3.
   const [tud = DEBUG_BITS, , , security = MIGRATABLE] = tdAttributes;
   if ((tud & DEBUG_BITS) !== 0) throw new CheckFailure('debug_enabled', 'the host may debug or profile this guest');
+  if (!hasOnly(tdAttributes, KNOWN_ATTRIBUTES)) throw refused('TDATTRIBUTES has bits that are not known');
+  if (!hasOnly(xfam, KNOWN_XFAM)) throw refused('XFAM has bits that are not known');
   if ((security & MIGRATABLE) !== 0) throw refused('this guest may be migrated');
   if (isOwnHost && (security & SEPT_VE_DISABLE) === 0)
     throw refused('the host can inject exceptions by taking memory away (SEPT_VE_DISABLE is off)');

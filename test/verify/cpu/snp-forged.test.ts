@@ -297,7 +297,11 @@ describe('cpu_mode', () => {
     ['asked for by the host', put(0x30, 4)],
     ['asked for by nobody', put(0x30, 0xff, 0xff, 0xff, 0xff)],
     ['a masked chip key', put(0x48, 2)],
+    ['bit 26 of POLICY', put(11, 0x04)],
+    ['bit 63 of POLICY', put(15, 0x80)],
   ])('%s', async (_, report) => expect(await refuse({ report })).toEqual(of('cpu_policy_refused')));
+  test('all that POLICY may demand of the machine', async () =>
+    expect(await refuse({ report: put(10, 0xf3, 0x03) })).toEqual([]));
   test('Milan, by default', async () => expect(await refuse({ amd: all.Milan })).toEqual(of('cpu_policy_refused')));
   test('Milan in version 2, where only the leaf says so', async () =>
     expect(await refuse({ amd: all.Milan, report: { version: 2 } })).toEqual(of('cpu_policy_refused')));

@@ -11,7 +11,7 @@ import {
   type QuoteSpec,
   TO,
 } from '../../../sidecar/cpu/simulated/tdx.ts';
-import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
+import type { CpuReference, CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
 import { parseTdxQuote } from '../../../verify/cpu/evidence/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { makeCcel } from './ccel.ts';
@@ -86,6 +86,21 @@ describe('cpu_form', () => {
     expect(await refuse({ edit: (all) => ({ ...all, more: '' }) as TdxCollateral })).toEqual(bad);
     expect(await refuse({ edit: (all) => ({ ...all, tcb_info: 7 }) as never })).toEqual(bad);
     expect(await refuse({ edit: (all) => ({ ...all, tcb_info: ' '.repeat(600_000) }) })).toEqual(bad);
+  });
+  test("collateral may have dcap-qvl's tenth member, a text or null", async () => {
+    const chain = pem(makePck(intel), intel.authority, intel.root);
+    for (const pck_certificate_chain of [null, chain, '']) {
+      const edit = (all: TdxCollateral) => ({ ...all, pck_certificate_chain });
+      expect(await refuse({ edit })).toEqual([]);
+      const own = { collateral: { tdx: edit(makeCollateral(intel)) } };
+      expect(await refuse({ options: own })).toEqual([]);
+    }
+    for (const pck_certificate_chain of [7, [], ' '.repeat(600_000)]) {
+      const edit = (all: TdxCollateral) => ({ ...all, pck_certificate_chain }) as TdxCollateral;
+      expect(await refuse({ edit })).toEqual(bad);
+      const own = { collateral: { tdx: edit(makeCollateral(intel)) } };
+      await expect(refuse({ options: own })).rejects.toThrow(TypeError);
+    }
   });
 });
 
@@ -219,6 +234,13 @@ describe('cpu_revocation', () => {
   });
 });
 
+/** 8 bytes that have these bits and, of TDATTRIBUTES, SEPT_VE_DISABLE. */
+function bitsOf(bits: bigint, more = 1n << 28n): Uint8Array {
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer).setBigUint64(0, bits | more, true);
+  return bytes;
+}
+
 describe('cpu_mode', () => {
   const of = (code: string) => [['cpu_mode', code]];
   test.each([0x01, 0x02, 0x10, 0x20, 0x40, 0x80])('debugging or profiling, bit %i', async (bit) =>
@@ -229,9 +251,16 @@ describe('cpu_mode', () => {
     ['without SEPT_VE_DISABLE', put(123, 0)],
     ['with a service guest', put(600 + 47, 1)],
   ])('%s', async (_, quote) => expect(await refuse({ quote })).toEqual(of('cpu_policy_refused')));
+  test.each([8, 15, 17, 26, 32, 61])('bit %i of TDATTRIBUTES, which is reserved', async (bit) =>
+    expect(await refuse({ quote: put(120, ...bitsOf(1n << BigInt(bit))) })).toEqual(of('cpu_policy_refused')),
+  );
+  test.each([3, 4, 10, 13, 16, 20, 63])('bit %i of XFAM, which is reserved', async (bit) =>
+    expect(await refuse({ quote: put(128, ...bitsOf(1n << BigInt(bit), 0n)) })).toEqual(of('cpu_policy_refused')),
+  );
   test('protection keys and performance counters are its own affair', async () => {
     expect(await refuse({ quote: put(123, 0x50) })).toEqual([]);
     expect(await refuse({ quote: put(127, 0x80) })).toEqual([]);
+    expect(await refuse({ quote: put(120, 0, 0, 0x01, 0xd8, 0, 0, 0, 0xc0, 0xe7, 0xdb, 0x0e) })).toEqual([]);
   });
 });
 
@@ -269,6 +298,49 @@ describe('cpu_binding and cpu_software', () => {
     ]);
     for (const other of [swapped, makeCcel([[0, 1, a]]), makeCcel([[5, 1, a]]), log.subarray(0, -1), Buffer.alloc(4)])
       expect(await refuse({ quote: { rtmrs }, log: other })).toEqual(mismatch);
+  });
+  test('a log without events of RTMR3 leaves it open, and says so', async () => {
+    const extended = [...rtmrs.slice(0, 3), extend(a)];
+    const { valid, checks } = await judge({ quote: { rtmrs: extended }, log });
+    const { detail } = checks.find(({ name }) => name === 'cpu_software') ?? {};
+    expect([valid, detail]).toEqual([true, '3 events replay to RTMR0 to 2; RTMR3 is not explained by the log']);
+    const unmeasured = makeCcel([
+      [1, 0x80000001, a],
+      [1, 0x80000002, b],
+      [3, 0x80000002, b],
+      [4, 3, b],
+    ]);
+    expect(await refuse({ quote: { rtmrs: extended }, log: unmeasured })).toEqual([]);
+    // One event of RTMR3, and the log must replay to it.
+    const partly = makeCcel([
+      [1, 0x80000001, a],
+      [1, 0x80000002, b],
+      [3, 0x80000002, b],
+      [4, 0x80000002, b],
+    ]);
+    expect(await refuse({ quote: { rtmrs: [...rtmrs.slice(0, 3), extend(b)] }, log: partly })).toEqual([]);
+    expect(await refuse({ quote: { rtmrs: extended }, log: partly })).toEqual(mismatch);
+    expect(await refuse({ quote: { rtmrs: [extend(b), ...extended.slice(1)] }, log })).toEqual(mismatch);
+  });
+  test('what RTMR3 is compared with, where the log does not explain it', async () => {
+    const extended = [...rtmrs.slice(0, 3), extend(a)];
+    const judged = (more: object) => {
+      const [rtmr0, rtmr1, rtmr2] = rtmrs.map((one) => [one.toString('hex')]);
+      const guest = { type: 'TDX', mrtd: [Buffer.from(MRTD).toString('hex')], rtmr0, rtmr1, rtmr2, ...more };
+      const reference = { version: 1, cpu: [guest], launch: ['c1'.repeat(32)] } as unknown as CpuReference;
+      return judge({ quote: { rtmrs: extended }, log, options: { reference } });
+    };
+    const open = await judged({ launch_in: 'mrconfigid' });
+    expect([open.valid, open.claims?.software?.uncompared]).toEqual([
+      true,
+      'what extended RTMR3 while the guest ran is not explained by the event log',
+    ]);
+    const pinned = await judged({ rtmr3: [extend(a).toString('hex')], launch_in: 'mrconfigid' });
+    expect([pinned.valid, pinned.claims?.software?.uncompared]).toEqual([true, null]);
+    expect(failures(await judged({ rtmr3: [extend(b).toString('hex')], launch_in: 'mrconfigid' }))).toEqual([
+      ['cpu_measurement', 'measurement_mismatch'],
+    ]);
+    expect(failures(await judged({ launch_in: 'rtmr3' }))).toEqual([['cpu_software', 'software_mismatch']]);
   });
   test('the launch digest in MRCONFIGID, and in an event of RTMR3', async () => {
     const launch = (sha256: string, where: 'mrconfigid' | 'rtmr3'): CpuVerifyOptions => {
@@ -313,6 +385,13 @@ describe('cpu_binding and cpu_software', () => {
     expect(await judged([event], 'c4'.repeat(32))).toEqual(wrong);
     expect(await judged([{ ...event, event_payload: 'c4'.repeat(32) }], 'c4'.repeat(32))).toEqual(mismatch);
     expect(await judged([event, event], payload, [digest, digest])).toEqual(wrong);
+    // dstack leaves digests empty, which verifiers compute.
+    expect(await judged([{ ...event, digest: '' }], payload)).toEqual([]);
+    expect(await judged([{ ...event, digest: '', event_payload: 'c4'.repeat(32) }], payload)).toEqual(mismatch);
+    expect(await judged([{ ...event, imr: 2, digest: '' }], payload)).toEqual(mismatch);
+    // EV_NO_ACTION extends nothing, and names nothing.
+    expect(await judged([{ ...event, event_type: 3, digest: '' }, event], payload)).toEqual([]);
+    expect(await judged([{ ...event, event_type: 3, digest: '' }], payload, [])).toEqual(wrong);
     for (const bad of [null, 7, {}, { ...event, imr: 4 }, { ...event, digest: 'zz'.repeat(48) }])
       expect(await judged([bad as object], payload)).toEqual(mismatch);
     // One digest of two readings: the name may not reach into the payload.

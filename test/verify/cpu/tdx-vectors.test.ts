@@ -44,10 +44,15 @@ describe.skipIf(!vectorsPresent)('genuine evidence', () => {
   test('an event of RTMR3 is found by its name and payload once the log replays', async () => {
     const one = caseOf('v4-dstack-rtmr3-log');
     const log = bytesOf(one, 'log');
-    const { value: events } = await checkEventLog(parseTdxQuote(bytesOf(one, 'quote')).body.rtmrs, log);
+    const { events } = (await checkEventLog(parseTdxQuote(bytesOf(one, 'quote')).body.rtmrs, log)).value;
     const hash = events.find(({ name }) => name === 'compose-hash')?.data as Uint8Array;
     expect(hash).toHaveLength(32);
-    expect(runtimePayload(events, 'compose-hash')).toEqual(hash);
+    const ofGuest = events.filter(({ rtmr }) => rtmr === 3);
+    const first = ofGuest.findIndex(({ name }) => name === 'compose-hash');
+    expect(first).toBeGreaterThan(0);
+    // Only the first event counts: a later one may be of what was launched.
+    expect(runtimePayload(events, 'compose-hash')).toBeUndefined();
+    expect(runtimePayload(ofGuest.slice(first), 'compose-hash')).toEqual(hash);
     expect(runtimePayload([...events, ...events], 'compose-hash')).toBeUndefined();
     expect(runtimePayload(events, 'countersign-launch')).toBeUndefined();
   });

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { CMW_TYPES, type CmwCollection, type CvmClaims, exportCmw, exportCvm1 } from '../../../verify/forms/export.ts';
 import type { FailureCode } from '../../../verify/index.ts';
+import { LAUNCH, LAUNCH_SHA256 } from '../../support/launch-file.ts';
 import { vectorsPresent } from '../../support/vectors.ts';
 import { bytesOf, caseOf, type Member, memberOf, ofKind } from '../cpu/cases.ts';
 import { a, b, RESPONSE, streamed, transcript } from '../maker.ts';
@@ -137,10 +138,9 @@ describe('a CMW collection', () => {
   });
 
   test('names the launch file where it came along', async () => {
-    const launch = '{"any":"text"}';
-    const made = await makeSession({ statement: { launch: sha256(launch).toString('hex') } });
-    const records = recordsOf(await exportCmw({ ...alone(made), launch }));
-    expect(records.launch).toEqual({ type: 'application/json', bytes: Buffer.from(launch), ind: 4 });
+    const made = await makeSession({ statement: { launch: LAUNCH_SHA256 } });
+    const records = recordsOf(await exportCmw({ ...alone(made), launch: LAUNCH }));
+    expect(records.launch).toEqual({ type: 'application/json', bytes: Buffer.from(LAUNCH), ind: 4 });
   });
 });
 

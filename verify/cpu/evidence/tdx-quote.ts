@@ -34,6 +34,7 @@ export interface TdReport {
   readonly mrSignerSeam: Uint8Array;
   readonly seamAttributes: Uint8Array;
   readonly tdAttributes: Uint8Array;
+  readonly xfam: Uint8Array;
   readonly mrTd: Uint8Array;
   readonly mrConfigId: Uint8Array;
   readonly rtmrs: readonly Uint8Array[];
@@ -109,6 +110,7 @@ function readBody(bytes: Uint8Array): TdReport {
     mrSignerSeam: at(64, 48),
     seamAttributes: at(112, 8),
     tdAttributes: at(120, 8),
+    xfam: at(128, 8),
     mrTd: at(136, 48),
     mrConfigId: at(184, 48),
     rtmrs: [328, 376, 424, 472].map((from) => at(from, 48)),

@@ -18,7 +18,7 @@ from ..input import DeviceInput, Evidence, parse_chain, parse_evidence
 from ..strict_json import JsonTextError
 from ..times import milliseconds
 from ..x509 import Certificate, PublicKey, ecdsa_verify_raw
-from .launch import MAX_LAUNCH_CHARACTERS
+from .launch import MAX_LAUNCH_CHARACTERS, read_launch_images
 from .member import HEX_32, bad, parse_cpu, record
 from .options import CpuClaims, CpuContext, VerifiedSession
 from .reference import NamedLaunch
@@ -185,11 +185,15 @@ def _statement_of(text: str) -> Statement:
 
 
 def _launch_of(statement: Statement, launch: object) -> str:
-    """The launch file itself must be the one that the statement names."""
+    """The launch file itself must be the one that the statement names, in the form that `npm run launch` writes."""
     if not isinstance(launch, str) or is_longer(launch, MAX_LAUNCH_CHARACTERS) or not is_well_formed(launch):
         raise bad(f"launch is not a text of at most {MAX_LAUNCH_CHARACTERS} characters")
     if sha256(utf8(launch)).hexdigest() != statement.launch:
         raise bad("launch is not the file that the statement names")
+    try:
+        read_launch_images(launch)
+    except JsonTextError as cause:
+        raise bad(str(cause)) from cause
     return launch
 
 

@@ -6,7 +6,7 @@ Platform Firmware Profile", §10), and the JSON that dstack and our own unit wri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha384
 
 from ..checks import CheckFailure, Passed, passed
@@ -44,14 +44,27 @@ def _bad(message: str) -> CheckFailure:
     return CheckFailure("event_log_mismatch", f"the event log: {message}")
 
 
-def check_event_log(rtmrs: Sequence[bytes], log: bytes) -> Passed[Sequence[LogEvent]]:
+@dataclass(frozen=True)
+class ReplayedLog:
+    events: Sequence[LogEvent]
+    explains_rtmr3: bool
+    """
+    False where the log has no event of RTMR3, which the guest has extended. Linux's tsm interface extends it without an
+    entry in CCEL.
+    """
+
+
+def check_event_log(rtmrs: Sequence[bytes], log: bytes) -> Passed[ReplayedLog]:
     """@raises CheckFailure: event_log_mismatch"""
     events = read_event_log(log)
     registers = replay(events)
     wrong = next((i for i, register in enumerate(registers) if register != rtmrs[i]), None)
-    if wrong is not None:
+    if wrong is None:
+        return passed(f"{len(events)} events replay to all four RTMRs", ReplayedLog(events, True))
+    if wrong != RUNTIME_RTMR or any(event.rtmr == RUNTIME_RTMR for event in events):
         raise _bad(f"it does not replay to RTMR{wrong}")
-    return passed(f"{len(events)} events replay to all four RTMRs", events)
+    detail = f"{len(events)} events replay to RTMR0 to 2; RTMR3 is not explained by the log"
+    return passed(detail, ReplayedLog(events, False))
 
 
 def replay(events: Sequence[LogEvent]) -> list[bytes]:
@@ -142,13 +155,15 @@ def _read_json_log(log: bytes) -> Sequence[LogEvent]:
         raise _bad("it is not JSON") from cause
     if not isinstance(value, list) or len(value) > MAX_EVENTS:
         raise _bad("it is no list of events, or too long")
-    events = [_read_json_event(one) for one in value]
-    for event in events:
-        if event.name is None:
-            continue
-        own = sha384(event.type.to_bytes(4, "little") + utf8(f":{event.name}:") + event.data).digest()
-        if own != event.digest:
+    events: list[LogEvent] = []
+    for event in [_read_json_event(one) for one in value]:
+        own = event.digest
+        if event.name is not None:
+            own = sha384(event.type.to_bytes(4, "little") + utf8(f":{event.name}:") + event.data).digest()
+        if event.digest and own != event.digest:
             raise _bad("the digest of an event in RTMR3 is not over its name and data")
+        if event.type != EV_NO_ACTION:
+            events.append(replace(event, digest=own))
     return events
 
 
@@ -159,7 +174,8 @@ def _read_json_event(value: object) -> LogEvent:
     is_event = imr is not None and 0 <= imr <= RUNTIME_RTMR and kind is not None and 0 <= kind <= UNUSED
     if not (is_event and isinstance(extended, str) and isinstance(event, str) and isinstance(data, str)):
         raise _bad("it has an event of another form")
-    if len(extended) != 2 * SHA384_BYTES:
+    # dstack leaves the digest of an event in RTMR3 empty.
+    if len(extended) != 2 * SHA384_BYTES and not (imr == RUNTIME_RTMR and extended == ""):
         raise _bad("it has an event of another form")
     name = event if imr == RUNTIME_RTMR else None
     # The digest is over "type:name:payload": where a name could hold a colon, one digest would be of several names.
@@ -172,6 +188,10 @@ def _read_json_event(value: object) -> LogEvent:
 
 
 def runtime_payload(events: Sequence[LogEvent], name: str) -> bytes | None:
-    """The payload of the one event of that name in RTMR3; None where there is none, or several. `events`: replayed."""
-    own = [event for event in events if event.name == name]
-    return own[0].data if len(own) == 1 else None
+    """
+    The payload of the first event of RTMR3; None where it has another name, or another event has the same. Software
+    that was launched can add events, but only behind it. `events`: replayed.
+    """
+    own = [event for event in events if event.rtmr == RUNTIME_RTMR]
+    named = [event for event in own if event.name == name]
+    return named[0].data if len(named) == 1 and own[0] is named[0] else None

@@ -57,7 +57,9 @@ MEMBERS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 # Members of the session, which binding.py reads.
 OF_THE_SESSION = ("statement", "gpu_sha256", "gpu", "launch", "signature")
-COLLATERAL = tuple(field.name for field in fields(TdxCollateral))
+# dcap-qvl writes it from 0.3.11 on, as text or null.
+PCK_CHAIN = "pck_certificate_chain"
+COLLATERAL = tuple(field.name for field in fields(TdxCollateral) if field.name != PCK_CHAIN)
 HEX_32 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -147,9 +149,13 @@ def _read_crl(value: object) -> bytes:
 def read_tdx_collateral(value: object) -> TdxCollateral:
     """@raises CheckFailure: cpu_malformed"""
     collateral = record(value, "collateral")
-    _only(collateral, COLLATERAL, COLLATERAL)
+    _only(collateral, (*COLLATERAL, PCK_CHAIN), COLLATERAL)
+    chain = collateral.get(PCK_CHAIN)
+    if chain is not None:
+        _string(chain, PCK_CHAIN, MAX["text"])
     sizes = {name: MAX["crl"] if name.endswith("crl") else MAX["text"] for name in COLLATERAL}
-    return TdxCollateral(**{name: _string(collateral[name], name, sizes[name]) for name in COLLATERAL})
+    texts = {name: _string(collateral[name], name, sizes[name]) for name in COLLATERAL}
+    return TdxCollateral(**texts, pck_certificate_chain=chain)
 
 
 def _read_tpm(value: object) -> TpmQuote:

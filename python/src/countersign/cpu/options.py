@@ -52,6 +52,8 @@ class TdxCollateral:
     pck_crl_issuer_chain: str
     """Not read: the list must be signed by the authority in the quote's own chain."""
     root_ca_crl: str
+    pck_certificate_chain: str | None = None
+    """Not read: the quote has its own chain."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class CpuRoots:
 class CpuCollateral:
     """The caller's own. It replaces that in the evidence where it is valid at that instant."""
 
-    tdx: TdxCollateral | Mapping[str, str] | None = None
+    tdx: TdxCollateral | Mapping[str, str | None] | None = None
     """Intel's: the members of TdxCollateral."""
     amd_crl: bytes | None = None
     """AMD's revocation list in DER."""

@@ -14,7 +14,7 @@ from ..checks import CheckFailure, Passed, passed
 from ..encoding import is_longer
 from ..strict_json import JsonTextError, duplicate_member, parse, whole_number
 from .byte_reader import is_zero
-from .event_log import LogEvent, runtime_payload
+from .event_log import LogEvent, ReplayedLog, runtime_payload
 from .launch import read_launch_images
 from .options import CpuSoftware, CpuType
 from .snp import SnpReport
@@ -191,6 +191,9 @@ def _uncompared(entry: Json) -> str | None:
     return None
 
 
+RTMR3_OPEN = "what extended RTMR3 while the guest ran is not explained by the event log"
+
+
 @dataclass(frozen=True)
 class NamedLaunch:
     """The launch file that a session's statement names."""
@@ -198,7 +201,7 @@ class NamedLaunch:
     sha256: str | None = None
     """In hex; None: the statement names none."""
     text: str | None = None
-    """Its text, whose SHA-256 that is; None where it is not at hand."""
+    """Its text, whose SHA-256 that is and which cpu_form has read; None where it is not at hand."""
 
 
 def check_launch(
@@ -206,29 +209,25 @@ def check_launch(
     reference: Json,
     measured: Measured,
     named: NamedLaunch,
-    replayed: Passed[Sequence[LogEvent]] | None,
+    replayed: Passed[ReplayedLog] | None,
 ) -> Passed[CpuSoftware | None]:
     """Compares the launch file that the guest was started with. `replayed`: the event log, if there is one.
 
     @raises CheckFailure: software_mismatch
     """
-    events = () if replayed is None else replayed.value
+    events = () if replayed is None else replayed.value.events
     launch = _launch_of(guest["launch_in"], measured, events, named.sha256)
     if launch not in reference["launch"]:
         raise CheckFailure("software_mismatch", f"the launch file {launch} is none of the caller's")
     where = guest["launch_in"]
     place = "by the measured guest" if where == "measurement" else f"in {PLACES[where]}"
     log = "" if replayed is None else f"{replayed.detail}; "
-    software = CpuSoftware(launch, _images_of(named.text), _uncompared(guest))
+    is_explained = replayed is None or replayed.value.explains_rtmr3
+    is_open = guest["type"] == "TDX" and "rtmr3" not in guest and not is_explained
+    left = [one for one in (_uncompared(guest), RTMR3_OPEN if is_open else None) if one is not None]
+    images = None if named.text is None else read_launch_images(named.text)
+    software = CpuSoftware(launch, images, "; ".join(left) or None)
     return passed(f"{log}a launch file of the caller's is named {place}", software)
-
-
-def _images_of(text: str | None) -> Mapping[str, str] | None:
-    """None: the file is not at hand, or not of the form that we write."""
-    try:
-        return None if text is None else read_launch_images(text)
-    except JsonTextError:
-        return None
 
 
 # The event in RTMR3 that the image's first unit writes.

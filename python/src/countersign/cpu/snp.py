@@ -325,6 +325,8 @@ def _read(der: bytes) -> Crl:
 
 MIGRATE_MA = 1 << 18
 DEBUG = 1 << 19
+# Bits 26 to 63 of POLICY are reserved (56860, revision 1.58, §4.3); PAGE_SWAP_DISABLE is the last that is known.
+KNOWN_POLICY_BITS = 26
 ALIAS_CHECK_COMPLETE = 1 << 5
 MAX_GUEST_VMPL = 3
 
@@ -334,6 +336,8 @@ def check_snp_mode(report: SnpReport, path: AmdPath, context: CpuContext) -> Pas
     products, require_alias_check = context.policy.products, context.policy.require_alias_check
     if report.policy & DEBUG != 0:
         raise CheckFailure("debug_enabled", "the host may debug this guest")
+    if report.policy >> KNOWN_POLICY_BITS != 0:
+        raise _refused("POLICY has bits that are not known")
     if report.policy & MIGRATE_MA != 0:
         raise _refused("a migration agent may move this guest")
     if report.vmpl > MAX_GUEST_VMPL:

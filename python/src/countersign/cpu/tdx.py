@@ -149,6 +149,11 @@ def _not_its(message: str) -> CheckFailure:
 DEBUG_BITS = 0xFF
 SEPT_VE_DISABLE = 1 << 4
 MIGRATABLE = 1 << 5
+# The bits of TDATTRIBUTES behind the first byte that are known (Intel, "TDX Module ABI", ATTRIBUTES; Linux,
+# asm/shared/tdx.h): 16 ICSSD, 27 LASS, 28 SEPT_VE_DISABLE, 29 MIGRATABLE, 30 PKS, 31 KL, 62 TPA, 63 PERFMON.
+KNOWN_ATTRIBUTES = 0xC0000000F80100FF
+# XFAM: the states of XCR0 and IA32_XSS that guests may have (0 to 2, 5 to 9, 11, 12, 14, 15, 17, 18; 19 is APX).
+KNOWN_XFAM = 0xEDBE7
 
 
 def check_tdx_mode(quote: TdxQuote, is_own_host: bool) -> Passed[Literal[True]]:
@@ -160,6 +165,10 @@ def check_tdx_mode(quote: TdxQuote, is_own_host: bool) -> Passed[Literal[True]]:
     # TDATTRIBUTES, bits 0 to 7: debugging and profiling from outside. 28 and 29 stand in byte 3.
     if attributes[0] & DEBUG_BITS != 0:
         raise CheckFailure("debug_enabled", "the host may debug or profile this guest")
+    if int.from_bytes(attributes, "little") & ~KNOWN_ATTRIBUTES != 0:
+        raise _refused("TDATTRIBUTES has bits that are not known")
+    if int.from_bytes(quote.body.xfam, "little") & ~KNOWN_XFAM != 0:
+        raise _refused("XFAM has bits that are not known")
     if attributes[3] & MIGRATABLE != 0:
         raise _refused("this guest may be migrated")
     if is_own_host and attributes[3] & SEPT_VE_DISABLE == 0:

@@ -22,6 +22,7 @@ class TdReport:
     mr_signer_seam: bytes
     seam_attributes: bytes
     td_attributes: bytes
+    xfam: bytes
     mr_td: bytes
     mr_config_id: bytes
     rtmrs: tuple[bytes, ...]
@@ -134,6 +135,7 @@ def _read_body(data: bytes) -> TdReport:
         mr_signer_seam=data[64:112],
         seam_attributes=data[112:120],
         td_attributes=data[120:128],
+        xfam=data[128:136],
         mr_td=data[136:184],
         mr_config_id=data[184:232],
         rtmrs=tuple(data[at : at + 48] for at in (328, 376, 424, 472)),

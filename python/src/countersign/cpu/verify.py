@@ -185,7 +185,7 @@ def _check_policy(policy: CpuPolicy) -> None:
         raise TypeError("policy.min_tcb is not numbers by part and product")
 
 
-def _own_collateral(given: TdxCollateral | Mapping[str, str]) -> TdxCollateral:
+def _own_collateral(given: TdxCollateral | Mapping[str, str | None]) -> TdxCollateral:
     if not isinstance(given, TdxCollateral | Mapping):
         raise TypeError("collateral.tdx cannot be used: it is not the nine texts")
     try:
