@@ -198,8 +198,8 @@ function readByMembers(text: string): Record<string, unknown> {
   );
 }
 
-/** Returns a name that occurs twice in one object, at any depth, or null. @param text JSON. */
-export function duplicateMember(text: string): string | null {
+/** Returns a name that occurs twice in one object, at any depth, or is `forbidden`; null: there is none. @param text JSON. */
+export function duplicateMember(text: string, forbidden?: string): string | null {
   // For each open object the set of its names, 'nameless' before the first; for each open array null.
   const open: (Set<string> | 'nameless' | null)[] = [];
   for (let i = 0; i < text.length; i++) {
@@ -218,6 +218,7 @@ export function duplicateMember(text: string): string | null {
       const names = open.at(-1) ?? null;
       if (names === null || text[skipSpace(text, i + 1)] !== ':') continue;
       const name = escaped ? (JSON.parse(text.slice(start, i + 1)) as string) : text.slice(start + 1, i);
+      if (name === forbidden) return name;
       if (names === 'nameless') open[open.length - 1] = new Set([name]);
       else if (names.has(name)) return name;
       else names.add(name);

@@ -1,7 +1,7 @@
 // Verifies an attestation: the ordered list of checks, top to bottom.
 import type { Attestation } from '../proto/attestation/attestation.ts';
 import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/attestation/raw.ts';
-import { JsonTextError } from '../proto/json.ts';
+import { duplicateMember, JsonTextError } from '../proto/json.ts';
 import { checkBatch } from './binding/batch.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';
@@ -175,6 +175,8 @@ async function checkHash({ raw, nonce, batch: member }: Attestation, expected: s
 function checkMembers({ raw }: Attestation) {
   try {
     const parts = splitRaw(raw);
+    // Parsers differ in which of the two they take, so nobody could say what was signed. A request is the caller's own.
+    if (duplicateMember(parts.response) !== null) throw new JsonTextError('the response in raw names a member twice');
     return passed(`request, response${parts.stream ? ', stream' : ''} and timestamp`, parts);
   } catch (cause) {
     if (!(cause instanceof JsonTextError)) throw cause;

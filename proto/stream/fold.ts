@@ -43,8 +43,10 @@ export function parseChunk(payload: string): Chunk {
   // llama-server begins some streams with `null`, an event without content.
   if (value === null) return {};
   if (!isJsonObject(value)) throw broken('a chunk is not a JSON object');
-  // Parsers differ in which of two members with the same name they take.
-  if (duplicateMember(payload) !== null) throw broken('a chunk names a member twice');
+  // Parsers differ in which of two members with the same name they take. Copied into another object, `__proto__` is its prototype.
+  const name = duplicateMember(payload, '__proto__');
+  if (name === '__proto__') throw new FoldError('a chunk names __proto__');
+  if (name !== null) throw broken('a chunk names a member twice');
   return value;
 }
 
@@ -106,6 +108,9 @@ function mergeInto(into: JsonObject, value: JsonObject, members: Members, unorde
   return into;
 }
 
+/** A list whose items clients show one after another. */
+const added: Join = (before, value) => [...((before as Json[] | undefined) ?? []), ...listOf(value)];
+
 /** A list of items that clients tell apart by their indices. @param inOrder whether a new item has a greater index than all others. */
 function indexedList(join: Join, inOrder: boolean): Join {
   return (before, value, unordered) => {
@@ -125,8 +130,12 @@ function indexedList(join: Join, inOrder: boolean): Join {
   };
 }
 
-/** Every other member. A value that fits the one before is added to it, any other replaces it. */
+const kindOf = (value: Json): string =>
+  Array.isArray(value) ? 'list' : numberOf(value) !== null ? 'number' : typeof value;
+
+/** Every other member. Objects and lists grow, any other value replaces the one before. */
 function carried(before: Json | undefined, value: Json, unordered: Unordered): Json {
+  if (before !== undefined && kindOf(before) !== kindOf(value)) throw new FoldError('a member changes its JSON type');
   if (typeof value === 'string') return value === '' && typeof before === 'string' ? before : value;
   if (Array.isArray(value)) {
     const list: Json[] = Array.isArray(before) ? before : [];
@@ -243,6 +252,7 @@ const mergeDelta = object({
   tool_calls: indexedList(call, true),
   function_call: object({ name: once, arguments: jsonText }),
   audio: object({ id: once, data: appended, transcript: appended }),
+  annotations: added,
 });
 
 /** The names that a delta's reasoning has stood under so far. */
@@ -268,16 +278,21 @@ const COMPLETION: Members = {
   object: once,
   model: once,
   usage: whole,
+  message: () => wrong('a chunk has a message'),
   choices: indexedList(
     object({
       text: appended,
       finish_reason: once,
+      logprobs: object({ content: added, refusal: added }),
       delta,
       message: () => wrong('a choice of a stream has a message'),
     }),
     false,
   ),
 };
+
+const isEmptyValue = (value: Json): boolean =>
+  value === null || value === '' || (Array.isArray(value) && value.length === 0);
 
 /** Folds chunks as they arrive. `text()` returns the completion so far as JSON text. */
 export class Fold {
@@ -295,6 +310,7 @@ export class Fold {
   /** @throws {FoldError} */
   add(chunk: Chunk): void {
     if (isError(chunk)) throw broken('a chunk is an error');
+    if (this.#goesOn(chunk)) throw new FoldError('a choice goes on after its end');
     mergeInto(this.#completion, chunk as JsonObject, COMPLETION, this.#unordered);
     const { choices, object } = this.#completion;
     const deltas = Array.isArray(chunk.choices) && chunk.choices.some(({ delta: one }) => (one ?? null) !== null);
@@ -303,6 +319,18 @@ export class Fold {
     if (this.#nameless && object === 'chat.completion.chunk') throw new FoldError('a chunk does not name its object');
     if (this.#max_choices !== null && Array.isArray(choices) && choices.length > this.#max_choices)
       throw new FoldError('there are more choices than the request asks for');
+  }
+
+  /** Whether a choice that has finished gets more. Some clients stop reading there. */
+  #goesOn({ choices }: Chunk): boolean {
+    const known = this.#completion.choices;
+    if (!Array.isArray(choices) || !Array.isArray(known)) return false;
+    return choices.some((choice) => {
+      const { finish_reason = null } = (byIndex(known).get(numberOf(choice?.index) ?? -1) ?? {}) as JsonObject;
+      if ((finish_reason ?? '') === '' || !isJsonObject(choice)) return false;
+      const { role: _, ...more } = isJsonObject(choice.delta ?? null) ? (choice.delta as JsonObject) : {};
+      return (choice.text ?? '') !== '' || Object.values(more).some((value) => !isEmptyValue(value));
+    });
   }
 
   /** The JSON text of the folded completion. @throws {FoldError} */

@@ -17,6 +17,15 @@ interface Block {
 /** Members of `delta` in a message_delta, and of the event itself, that are set on the message. */
 export const SET_BY_DELTA: readonly string[] = ['stop_reason', 'stop_sequence', 'stop_details', 'container'];
 export const SET_BY_EVENT: readonly string[] = ['context_management'];
+/** What a delta may have beside its type: some applications show a text wherever it stands. */
+const MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
+  ['text_delta', ['text']],
+  ['citations_delta', ['citation']],
+  ['thinking_delta', ['thinking', 'estimated_tokens']],
+  ['signature_delta', ['signature']],
+  ['compaction_delta', ['content', 'encrypted_content']],
+  ['input_json_delta', ['partial_json']],
+]);
 const BLOCK_EVENTS = ['content_block_start', 'content_block_delta', 'content_block_stop'];
 const STOPS = ['stop_reason', 'stop_sequence'];
 /** The types of blocks that a delta may change. Clients pass over a delta in any other, and show its text all the same. */
@@ -92,6 +101,8 @@ export class MessageEvents implements EventRecord {
       const { type: of } = block.value;
       if (typeof of !== 'string' || BLOCKS.get(kind)?.test(of) !== true)
         throw new FoldError('a delta does not fit its block, or is of a type that has no rule');
+      if (Object.keys(delta as Json).some((name) => name !== 'type' && !MEMBERS.get(kind)?.includes(name)))
+        throw new FoldError('a delta has a member of another type');
       addDelta(block, delta as Json);
     }
   }

@@ -68,6 +68,7 @@ export class Output {
   readonly #byId = new Map<string, Item>();
   /** All deltas of a kind, in the order in which they came. */
   readonly #shown = new Map<TextKind, string>();
+  readonly #annotations = new Map<Json, ReadonlySet<string>>();
   /** The place of the item that was announced last. */
   #last = -1;
   /** The calls by the ids that their events give them. Some clients join calls by these. */
@@ -105,6 +106,9 @@ export class Output {
     at.added = true;
     this.#last = at.place;
     if (IDENTITY.some((name) => (item[name] ?? '') !== (at.final[name] ?? ''))) throw differs();
+    const growing = [...KINDS.values()].map(({ member }) => member);
+    const fixed = Object.keys(item).filter((name) => !UNSHOWN.has(name) && !growing.includes(name));
+    if (fixed.some((name) => !isEmpty(item[name]) && !isSame(item[name], own(at.final, name)))) throw differs();
   }
 
   /** Compares a `.done` with its deltas. A call may come in one piece. */
@@ -122,6 +126,21 @@ export class Output {
     if (at.done) throw new FoldError('an item comes twice');
     at.done = true;
     if (!isSame(item, at.final)) throw differs();
+  }
+
+  /** A citation that is shown is one of the item's. */
+  checkAnnotation(place: Place, annotation: unknown): void {
+    const { final } = this.#itemAt(place, OUTPUT_TEXT);
+    if (!this.#annotations.has(final))
+      this.#annotations.set(
+        final,
+        new Set(
+          listIn(final, 'content')
+            .flatMap((part) => listIn(part, 'annotations'))
+            .map(stringifyKeepingNumbers),
+        ),
+      );
+    if (this.#annotations.get(final)?.has(stringifyKeepingNumbers(annotation ?? null)) !== true) throw differs();
   }
 
   /** @throws {FoldError} unless the output is what was streamed. */

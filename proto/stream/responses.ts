@@ -44,6 +44,7 @@ export class ResponseEvents implements EventRecord {
   readonly #texts = new Set<string>();
   /** The part's index in the last delta of a kind and an item. */
   readonly #lastIndices = new Map<string, number | null>();
+  readonly #annotations: Announced[] = [];
   /** The call that has begun and not ended. */
   #openCall: Place | null = null;
   #text: string | null = null;
@@ -122,12 +123,13 @@ export class ResponseEvents implements EventRecord {
     if (PART_EVENT.test(type) && isJsonObject(event.part)) this.#recordPart(place, event, event.part);
     const kind = KINDS.get(type.slice(0, type.lastIndexOf('.')));
     if (kind === undefined) {
-      if (type.endsWith('.delta')) throw new FoldError('a delta is of a type that has no rule');
+      if (!EVENTS.test(type)) throw new FoldError('an event is of a type that has no rule');
+      if (type === ANNOTATION) this.#annotations.push({ ...place, item: { annotation: event.annotation } });
     } else if (type.endsWith('.delta')) this.#addText(place, kind, event, textOf(event.delta));
     else if (type.endsWith('.done')) this.#endText(place, kind, event, textOf(event[kind.member]));
   }
 
-  /** `response.content_part.added` and `.done`, and those of `response.reasoning_summary_part`. */
+  /** `response.content_part.added` and `.done`, and those of `reasoning_part` (vLLM) and `reasoning_summary_part`. */
   #recordPart(place: Place, event: Event, part: Json): void {
     const summary = event.type.includes('summary');
     const type = summary || part.type === 'reasoning_text' ? 'reasoning' : 'message';
@@ -194,10 +196,15 @@ export class ResponseEvents implements EventRecord {
     for (const { item, ...place } of this.#added) output.begin(place, item);
     for (const part of this.#parts.values()) output.check(part);
     for (const { item, ...place } of this.#done) output.end(place, item);
+    for (const { item, ...place } of this.#annotations) output.checkAnnotation(place, item.annotation);
     output.compare();
     const member = topLevelMembers(text).find(({ key }) => key === 'response');
     this.#text = member === undefined ? null : text.slice(member.valueStart, member.valueEnd);
   }
 }
 
-const PART_EVENT = /^response\.(content|reasoning_summary)_part\.(added|done)$/;
+const ANNOTATION = 'response.output_text.annotation.added';
+/** Other events: they tell of states, and show nothing. A client could show one of a new type. */
+const EVENTS =
+  /^(keepalive|ping|response\.(created|queued|in_progress|(content|reasoning|reasoning_summary)_part\.(added|done)|output_text\.annotation\.added|(web_search|file_search|code_interpreter|image_generation|mcp)_call\.(in_progress|searching|interpreting|generating|partial_image|completed|failed)|mcp_list_tools\.(in_progress|completed|failed)))$/;
+const PART_EVENT = /^response\.(content|reasoning|reasoning_summary)_part\.(added|done)$/;

@@ -62,18 +62,16 @@ describe('the events of a response', () => {
     ];
     /** Calls come one after another, each between its beginning and its end. */
     const announced = (deltas: readonly Event[]): Event[] => [
-      ...deltas.filter(({ output_index }) => !((output_index as number) > 2)),
-      ...items
-        .slice(3)
-        .flatMap((item, i): Event[] => [
-          {
-            type: 'response.output_item.added',
-            output_index: 3 + i,
-            item: { ...item, arguments: '', input: '', code: '' },
-          },
-          ...deltas.filter(({ output_index }) => output_index === 3 + i),
-          { type: 'response.output_item.done', output_index: 3 + i, item },
-        ]),
+      ...deltas.filter(({ output_index }) => ![3, 4, 5, 6].includes(output_index as number)),
+      ...items.slice(3).flatMap((item, i): Event[] => [
+        {
+          type: 'response.output_item.added',
+          output_index: 3 + i,
+          item: { ...item, arguments: '', input: '', code: '' },
+        },
+        ...deltas.filter(({ output_index }) => output_index === 3 + i),
+        { type: 'response.output_item.done', output_index: 3 + i, item },
+      ]),
     ];
     const right = [
       delta({ item_id: 'one', output_index: 7, content_index: 5, delta: 'a' }),
@@ -111,6 +109,7 @@ describe('the events of a response', () => {
   it.each([
     ['no text', 'response.output_text.delta', '{"type":"response.output_text.delta"}', /no text/],
     ['text that is a number', 'response.refusal.done', '{"type":"response.refusal.done","refusal":1.0}', /no text/],
+    ['__proto__', 'response.created', '{"type":"response.created","a":[{"\\u005f_proto__":1}]}', /__proto__/],
     ['a member twice', 'response.x', '{"type":"response.x","a":{"b":1,"\\u0062":2}}', /twice/],
     ['another type than name', 'response.x', '{"type":"response.y"}', /another name/],
     ['no type', 'response.x', '{}', /another name/],
@@ -194,6 +193,20 @@ describe('the events of a response', () => {
       'texts that are streamed interleaved',
       [text('Pay '), text('No', { item_id: 'item_2' }), text('A')],
       [MESSAGE, { ...MESSAGE, id: 'item_2', content: [{ type: 'output_text', text: 'No' }] }],
+    ],
+    ['an event of a new kind', [{ type: 'response.song.done', text: 'x' }, text('Pay A')], [MESSAGE]],
+    [
+      'a citation that the final response lacks',
+      [text('Pay A'), { ...text(''), type: 'response.output_text.annotation.added', annotation: { url: 'x' } }],
+      [MESSAGE],
+    ],
+    [
+      'a search that begins as another',
+      [
+        added({ type: 'web_search_call', id: 'ws', action: { q: 2 } }),
+        done({ type: 'web_search_call', id: 'ws', action: { q: 1 } }),
+      ],
+      [{ type: 'web_search_call', id: 'ws', action: { q: 1 } }],
     ],
     ['a delta of a new kind', [text('x', { type: 'response.song.delta' }), text('Pay A')], [MESSAGE]],
     ['a call that was not announced', [args(CALL.arguments)], [CALL]],
@@ -364,7 +377,7 @@ describe('the events of a message', () => {
         ...block(3, tool, json('{"a":'), json('[1]}')),
         ...block(4, whole),
         ...block(5, tool, json('')),
-        ...block(6, { type: 'text', text: '' }, { type: 'thinking_delta', thinking: 'hm', text: 'x', type2: 1 }),
+        ...block(6, { type: 'text', text: '' }, { type: 'thinking_delta', thinking: 'hm' }),
         ...block(7, { type: 'compaction' }, { type: 'compaction_delta', content: 'c' }, { type: 'compaction_delta' }),
       ),
     ).toEqual([
@@ -382,30 +395,27 @@ describe('the events of a message', () => {
   it('keep numbers as they are written, names that JavaScript knows, and half of a character as an escape', () => {
     const record = recordEvents('message');
     for (const [name, payload] of [
-      ['message_start', '{"type":"message_start","message":{"__proto__":{"a":1.0},"toJSON":"x","usage":{"n":1e2}}}'],
-      [
-        'content_block_start',
-        '{"type":"content_block_start","index":0,"content_block":{"type":"text","__proto__":"a"}}',
-      ],
+      ['message_start', '{"type":"message_start","message":{"constructor":{"a":1.0},"toJSON":"x","usage":{"n":1e2}}}'],
+      ['content_block_start', '{"type":"content_block_start","index":0,"content_block":{"type":"text","valueOf":"a"}}'],
       [
         'content_block_delta',
-        '{"type":"content_block_delta","index":0.0,"delta":{"type":"text_delta","text":"\\uD800","__proto__":"b"}}',
+        '{"type":"content_block_delta","index":0.0,"delta":{"type":"text_delta","text":"\\uD800"}}',
       ],
       ['content_block_start', '{"type":"content_block_start","index":1,"content_block":{"type":"tool_use"}}'],
       [
         'content_block_delta',
-        '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"t\\":1.0,\\"__proto__\\":2}"}}',
+        '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"t\\":1.0,\\"constructor\\":2}"}}',
       ],
       ['content_block_stop', '{"type":"content_block_stop","index":0}'],
       [
         'message_delta',
-        '{"type":"message_delta","delta":{"stop_reason":"x","__proto__":12345678901234567890},"usage":{"__proto__":1.50}}',
+        '{"type":"message_delta","delta":{"stop_reason":"x","toString":12345678901234567890},"usage":{"constructor":1.50}}',
       ],
       ['message_stop', '{"type":"message_stop"}'],
     ] as const)
       record.add(name, payload);
     expect(record.text()).toBe(
-      '{"__proto__":{"a":1.0},"toJSON":"x","usage":{"n":1e2,"__proto__":1.50},"stop_reason":"x","content":[{"type":"text","__proto__":"a","text":"\\ud800"},{"type":"tool_use","input":{"t":1.0,"__proto__":2}}]}',
+      '{"constructor":{"a":1.0},"toJSON":"x","usage":{"n":1e2,"constructor":1.50},"stop_reason":"x","content":[{"type":"text","valueOf":"a","text":"\\ud800"},{"type":"tool_use","input":{"t":1.0,"constructor":2}}]}',
     );
   });
 

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { answer, DONE, delta, event, finish, role, stream } from '../../support/backend.ts';
+import { answer, chatStream, DONE, delta, event, finish, role, stream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually, startGateway } from '../../support/harness.ts';
 import { expectRefusal, get, post, raw } from '../../support/raw.ts';
@@ -112,7 +112,7 @@ describe('members named like those of every object', () => {
 
   const NAMED = '"id":"c","object":"chat.completion.chunk"';
 
-  it('in a stream are folded as members', async () => {
+  it('in a stream are members, and one named __proto__ ends it', async () => {
     service.backend.script = stream([
       role(),
       event(`{${NAMED},"__proto__":{"polluted":1},"choices":[{"index":0,"delta":${EVIL}}]}`),
@@ -123,8 +123,9 @@ describe('members named like those of every object', () => {
     const got = await chat(service.url, { ...CHAT, stream: true, tee: true });
     expect(got.status).toBe(200);
     clean();
-    const proof = got.payloads().find((payload) => payload.includes('"attestation"'));
-    expect(JSON.parse(proof ?? '').attestation.raw).toContain('"__proto__"');
+    expect(got.text).toContain('"code":"stream_not_foldable"');
+    service.backend.script = chatStream(['fine']);
+    expect((await chat(service.url, { ...CHAT, stream: true, tee: true })).text).toContain('"attestation"');
   });
 
   it('in an attestation are refused or passed over', async () => {
