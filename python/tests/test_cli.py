@@ -22,8 +22,9 @@ import pytest
 
 import countersign.cli
 from countersign.checks import Check
-from countersign.cli import kind_of, main
-from countersign.options import Claims, VerificationReport
+from countersign.cli import INPUT_LIMITS, main
+from countersign.input import kind_of, unquoted
+from countersign.options import Claims, Limits, VerificationReport
 from countersign.report_text import plain
 from genuine import genuine, needs_genuine
 from recorded import VECTORS, case, recorded, text
@@ -102,7 +103,6 @@ def test_what_a_file_holds_is_seen_from_its_members() -> None:
         ("{}", "attestation"),
         ("nothing", "attestation"),
         ("[" * 100_000, "attestation"),
-        ("data: {}\n\n", "attestation"),
         ('{"raw":"","type":"SEV_SNP","report":""}', "attestation"),
         ('{"attestation":{},"statement":"","gpu":[]}', "attestation"),
         ('{"type":"response.completed","response":{}}', "attestation"),
@@ -113,7 +113,18 @@ def test_what_a_file_holds_is_seen_from_its_members() -> None:
         ('{"type":"OF_TOMORROW","report":""}', "cpu"),
         ('"{\\"type\\":\\"TDX\\",\\"report\\":\\"\\"}"', "cpu"),
     ):
-        assert kind_of(content) == kind, content
+        assert kind_of(content, INPUT_LIMITS) == kind, content
+
+
+def test_a_file_over_the_limits_is_not_parsed_to_see_what_it_holds(run: Any, file: Any) -> None:
+    many = "[" + "{}," * 50 + "{}]"
+    assert kind_of(many, INPUT_LIMITS) == "evidence"
+    for limits in (Limits(max_values=50), Limits(max_characters=50)):
+        assert kind_of(many, limits) == kind_of(json.dumps(many), limits) == "attestation"
+    assert unquoted(json.dumps(many), INPUT_LIMITS) == many
+    assert unquoted(json.dumps(many), Limits(max_characters=50)) == json.dumps(many)
+    ran = run("verify", file("many.json", "[" + "{}," * (9 * 2**20) + "{}]"), *AT, "--json")
+    assert (ran.status, json.loads(ran.out)["checks"][0]["code"]) == (1, "too_large")
 
 
 def test_a_processors_evidence_and_a_session_are_seen_and_say_what_is_wrong(run: Any, file: Any) -> None:
