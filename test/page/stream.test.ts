@@ -12,8 +12,12 @@ it('shows the parts of a content that is a list: text, and reasoning in the form
   const chunks = deltas.map((delta) => `data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n`);
   const shown = { content: '', reasoning: '' };
   const listener: Listener = {
-    content: (text) => void (shown.content += text),
-    reasoning: (text) => void (shown.reasoning += text),
+    content(text) {
+      shown.content += text;
+    },
+    reasoning(text) {
+      shown.reasoning += text;
+    },
     refusal() {},
     toolCall() {},
   };
