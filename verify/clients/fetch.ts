@@ -131,17 +131,23 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   }
 
   return async (input, init) => {
-    const request = new Request(input, init);
-    const { pathname } = new URL(request.url);
-    if (isPassedThrough(request.method, pathname, unprovenPaths)) return send(input, init);
+    const { method, url } = headOf(input, init);
+    const { pathname } = new URL(url);
+    if (isPassedThrough(method, pathname, unprovenPaths)) return send(input, init);
     try {
-      return await fetchProven(request, init, pathname);
+      return await fetchProven(new Request(input, init), init, pathname);
     } catch (error) {
       reported(error);
       if (error instanceof UnprovenAnswerError) return refusal(error, 'unproven_answer');
       throw error;
     }
   };
+}
+
+/** The method and URL of a request whose body stays with the caller: a Request of a Request would take it. */
+function headOf(input: Parameters<typeof fetch>[0], init: RequestInit | undefined): Request {
+  const given = input instanceof Request ? input : null;
+  return new Request(given?.url ?? (input as string | URL), { method: init?.method ?? given?.method ?? 'GET' });
 }
 
 /** The path that raw names. A proxy in front may add a prefix to it, or leave out `/v1`. */
