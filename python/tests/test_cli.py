@@ -11,11 +11,11 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
@@ -23,9 +23,11 @@ import pytest
 import countersign.cli
 from countersign.checks import Check
 from countersign.cli import INPUT_LIMITS, main
+from countersign.cpu.options import VerifiedSession
 from countersign.input import kind_of, unquoted
-from countersign.options import Claims, Limits, VerificationReport
+from countersign.options import Claims, Limits, Policy, VerificationReport
 from countersign.report_text import plain
+from countersign.session import appraise_session
 from genuine import genuine, needs_genuine
 from recorded import VECTORS, case, recorded, text
 
@@ -125,6 +127,28 @@ def test_a_file_over_the_limits_is_not_parsed_to_see_what_it_holds(run: Any, fil
     assert unquoted(json.dumps(many), Limits(max_characters=50)) == json.dumps(many)
     ran = run("verify", file("many.json", "[" + "{}," * (9 * 2**20) + "{}]"), *AT, "--json")
     assert (ran.status, json.loads(ran.out)["checks"][0]["code"]) == (1, "too_large")
+
+
+def test_the_policy_judges_the_attestation_and_not_its_session(
+    run: Any, file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, Policy]] = []
+    real = appraise_session
+
+    def appraised(value: str, **options: Any) -> Any:
+        given.append((value, options["policy"]))
+        return replace(real(value, **options), session=VerifiedSession('{"hpke":null}', cast("Any", None)))
+
+    monkeypatch.setattr(countersign.cli, "appraise_session", appraised)
+    answer = file("answer.json", json.dumps(attestation()))
+    session = file("session.json", json.dumps('{"statement":"{}","gpu":[]}'))
+    policy = ["--max-age", "300", "--max-batch", "1", "--require-level", "none"]
+    ran = run("verify", answer, *SIMULATED, "--session", session, *policy)
+    assert (ran.status, ran.last, ran.err) == (0, "VALID (level: none)", "")
+    assert given == [('{"statement":"{}","gpu":[]}', Policy())]
+    ran = run("verify", answer, *SIMULATED, "--session", session, "--max-age", "1")
+    assert ran.status == 1
+    assert "INVALID: too_old" in ran.out
 
 
 def test_a_processors_evidence_and_a_session_are_seen_and_say_what_is_wrong(run: Any, file: Any) -> None:

@@ -108,10 +108,13 @@ async function exportEvidence({ file, form }: Arguments): Promise<number> {
   }
 }
 
-/** The session that the caller holds, verified as the attestation is. @throws {UsageError} */
+/** The session that the caller holds. The policy judges the attestation, which alone says how old it is. @throws {UsageError} */
 async function sessionOption(args: Arguments, options: VerifyOptions): Promise<Pick<VerifyOptions, 'session'>> {
   if (args.session === null) return {};
-  const { session, checks } = await appraiseSession(readText(args.session), options);
+  const { session, checks } = await appraiseSession(unquoted(readText(args.session), INPUT_LIMITS), {
+    ...options,
+    policy: {},
+  });
   if (session !== null) return { session };
   const failed = checks.find(({ status }) => status === 'fail');
   throw new UsageError(`--session ${args.session}: it does not verify: ${failed?.code}: ${failed?.detail}`);
