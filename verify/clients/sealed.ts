@@ -14,6 +14,7 @@ import {
 } from '../../sealed/index.ts';
 import { type Bytes, concat } from '../common/bytes.ts';
 import { mediaType, readLimited } from '../common/read-limited.ts';
+import { type Names, namesBut, refuseUnknownOptions, VERIFY_OPTIONS } from '../policy/known-options.ts';
 import { cameSealed } from './sealed-answers.ts';
 import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';
@@ -39,6 +40,17 @@ export interface SealedFetchOptions extends SessionOptions {
   readonly now_ms?: () => number;
 }
 
+const OPTIONS: Names<SealedFetchOptions> = {
+  ...namesBut(VERIFY_OPTIONS, 'at', 'clocks', 'expected', 'session', 'stopAtFailure'),
+  url: true,
+  fetch: true,
+  edgeHeaders: true,
+  padding: true,
+  onRefused: true,
+  now_ms: true,
+  challenge: true,
+  onSession: true,
+};
 /** Limit for the body of an unsealed error response. */
 const MAX_OUTER_ERROR_BYTES = 64 * 1024;
 /** Headers of one connection, or written anew here. An opened body is not decoded, so no encoding is accepted. */
@@ -68,6 +80,7 @@ const BODILESS = [204, 205, 304];
  * @throws {TypeError} for a URL or options that cannot be used.
  */
 export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetch {
+  refuseUnknownOptions(options, OPTIONS);
   const {
     url,
     fetch: send = globalThis.fetch,

@@ -239,7 +239,8 @@ describe('under a verifying fetch', () => {
     const origin = await makeOrigin();
     origin.answer = async (opened) => attested(await answerOf(origin, opened));
     const { fetch } = client(origin);
-    const send = verifyingFetch({ ...SIMULATED, at: AT, fetch, ...options });
+    const { simulatedRoot } = SIMULATED;
+    const send = verifyingFetch({ simulatedRoot, policy: { minLevel: 'none' }, at: AT, fetch, ...options });
     const headers = { 'content-type': 'application/json' };
     const init = { method: 'POST', headers, body: '{"model":"m"}' };
     return { ...(await readProven(send(`${origin.url}/v1/chat/completions`, init))), asked: asked(origin).length };
@@ -267,7 +268,10 @@ describe('under a verifying fetch', () => {
       return { ...made, cpu: { statement_sha256: statementDigest(session), signature: signAnswer(session, made) } };
     };
     const other = await makeSession();
-    const { session } = await verifySession({ ...other.cpu, gpu: other.gpu }, { ...SIMULATED, at: AT });
+    const { session } = await verifySession(
+      { ...other.cpu, gpu: other.gpu },
+      { simulatedRoot: SIMULATED.simulatedRoot, at: AT },
+    );
     const got = await ask((_origin, opened) => short(other, opened), { session });
     expect(got).toEqual({ text: '', refused: 'session_mismatch', asked: 2 });
     const unknown = await ask((origin, opened) => short(origin.session(), opened));
