@@ -120,7 +120,8 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
-    const proven = (answer: string | Uint8Array) => prove(answer, expected, request, sessionOf(response));
+    const isInSession = await sessionOf(body);
+    const proven = (answer: string | Uint8Array) => prove(answer, expected, request, isInSession);
     const type = mediaType(response);
     const form = streamFormOf(endpoint);
     if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
