@@ -1,5 +1,6 @@
 // Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
 import { PayloadReader, readEvents, SseError } from '../proto/stream/sse.ts';
+import { parseBounded } from '../verify/common/bounded-json.ts';
 import { concat } from '../verify/common/bytes.ts';
 import { attestationIn } from '../verify/index.ts';
 import { GatewayError } from './gateway.ts';
@@ -142,7 +143,7 @@ interface Chunk {
 
 function parse(text: string): Chunk | null {
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseBounded(text);
     return typeof value === 'object' && value !== null ? value : null;
   } catch {
     return null; // [DONE]

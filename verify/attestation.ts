@@ -19,6 +19,7 @@ import { requireWebCrypto } from './common/webcrypto.ts';
 import type { CpuClaims } from './cpu/cpu-options.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import type { VerifiedDevice } from './gpu/topology.ts';
+import { refuseUnknownOptions } from './policy/known-options.ts';
 import {
   type Context,
   type DeviceClaims,
@@ -73,6 +74,7 @@ interface Run {
 }
 
 async function runChecks(input: unknown, context: Context): Promise<Run> {
+  refuseUnknownOptions(context.options);
   await requireWebCrypto();
   const { limits, stopAtFailure } = context.options;
   const expected: Expected = {

@@ -7,6 +7,7 @@ import { parseEvidence } from './gpu/device-evidence.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import { rimIds } from './gpu/nvidia.ts';
 import { checkRim, firstEnd } from './gpu/reference-values.ts';
+import { refuseUnknownOptions } from './policy/known-options.ts';
 import {
   type Collateral,
   type DeviceClaims,
@@ -36,6 +37,7 @@ export async function verifyEvidence(input: unknown, options: VerifyOptions = {}
 
 /** As {@link verifyEvidence}, but returns failed checks in the report. */
 export async function appraiseEvidence(input: unknown, options: VerifyOptions = {}): Promise<VerificationReport> {
+  refuseUnknownOptions(options);
   await requireWebCrypto();
   const context = readOptions(options);
   const list = new CheckList(options.stopAtFailure);

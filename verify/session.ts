@@ -11,6 +11,7 @@ import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { verifyDevices } from './gpu/devices.ts';
+import { refuseUnknownOptions } from './policy/known-options.ts';
 import { readOptions, type VerificationReport, type VerifyOptions } from './policy/options.ts';
 import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 
@@ -41,6 +42,7 @@ export async function verifySession(
 
 /** As {@link verifySession}, but returns failed checks in the report. */
 export async function appraiseSession(input: unknown, options: VerifyOptions = {}): Promise<SessionReport> {
+  refuseUnknownOptions(options);
   await requireWebCrypto();
   const context = readOptions(options);
   const { at, simulatedRoot: simulatedRoots, without, cpu: { roots, collateral, policy, reference } = {} } = options;

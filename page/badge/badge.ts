@@ -25,8 +25,8 @@ async function service(): Promise<Service | null> {
 
 async function check(): Promise<void> {
   const { hash } = location;
-  const bytes = isLink(hash) ? await proofIn(hash) : null;
-  if (bytes === null) return show('foreign', BADGES.foreign, 'The address of this frame carries no proof.');
+  const bytes = isLink(hash) ? await proofIn(hash) : 'damaged';
+  if (typeof bytes === 'string') return show('foreign', BADGES.foreign, 'The address of this frame carries no proof.');
   // The same proof, with everything to look at.
   byId<HTMLAnchorElement>('badge').href = `/${hash}`;
   const now = await service();

@@ -15,7 +15,7 @@ export function createSealing(settings: () => Settings): Sealing {
   let roots: string | null = null;
 
   async function seal(): Promise<void> {
-    const { simulatedRoots, collateral: asked } = settings();
+    const { service, simulatedRoots, collateral: asked } = settings();
     roots = simulatedRoots;
     note.textContent = 'Verifying the machine …';
     const sealed = import('../../verify/clients/sealed.ts').then(({ MEANING, sealedFetch }) =>
@@ -24,6 +24,8 @@ export function createSealing(settings: () => Settings): Sealing {
         // This page knows no software that it could demand: it says what was reached.
         policy: { minLevel: 'none' },
         collateral,
+        // Where keys are required, a challenge would need one outside of the seal.
+        challenge: service?.key_required !== true,
         without: { referenceValues: !asked, revocation: !asked },
         ...(simulatedRoots === '' ? {} : { simulatedRoot: simulatedRoots }),
         onSession: ({ level }) => {

@@ -65,7 +65,8 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
   async function checkAddress(): Promise<void> {
     if (!isLink(location.hash)) return;
     const bytes = await proofIn(location.hash);
-    if (bytes === null) return refuse('The link is cut off or damaged: no proof can be read from it.');
+    if (bytes === 'damaged') return refuse('The link is cut off or damaged: no proof can be read from it.');
+    if (bytes === 'too_large') return refuse('The link unpacks to more than 4 MiB, which no link of this page does.');
     await check(bytes, 'The proof in the link', 'linked', null);
   }
 

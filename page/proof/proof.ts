@@ -138,7 +138,7 @@ export function createProof(original: Subject, bubbles: Bubbles | null): Proof {
   function addTampering(held: Attestation): void {
     const recheck = async (subject: Subject, copy: Attestation) => (await check(subject, copy))?.checks ?? [];
     if (bubbles !== null) actions.append(...tamperBubbles(original, held, bubbles, recheck));
-    actions.append(copyButton('Copy link', () => linkTo(original)));
+    actions.append(copyButton('Copy link', () => linkTo(original, location.origin)));
     behind.append(exchangeView(original, held), tamperBench(original, held, recheck));
   }
 }

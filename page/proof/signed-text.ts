@@ -2,6 +2,7 @@
 
 import { CHAT_ENDPOINT, splitRaw } from '../../proto/attestation/raw.ts';
 import { arrayElements, topLevelMembers } from '../../proto/json.ts';
+import { parseBounded } from '../../verify/common/bounded-json.ts';
 
 export interface Said {
   /** `system`, `user`, `assistant`, `tool` … as the request has it; `assistant` for the answer. */
@@ -34,7 +35,7 @@ interface Place {
 export function conversationIn(raw: string): Conversation | null {
   try {
     const { endpoint = CHAT_ENDPOINT } = splitRaw(raw);
-    const whole: Place = { value: JSON.parse(raw), text: raw, at: 0 };
+    const whole: Place = { value: parseBounded(raw), text: raw, at: 0 };
     const [request, response] = [member(whole, 'request'), member(whole, 'response')];
     if (request === null || response === null) return null;
     return { endpoint, request: saidInRequest(request), response: saidInResponse(response) };

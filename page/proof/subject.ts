@@ -1,6 +1,7 @@
 // What is checked: an attestation and whatever came with it. Read from an answer, or from a file or text that was kept.
 
 import { type RawParts, splitRaw } from '../../proto/attestation/raw.ts';
+import { parseBounded, unquoted } from '../../verify/common/bounded-json.ts';
 import { type Attestation, attestationIn as carried, isTranscript, type Kind, kindOf } from '../../verify/index.ts';
 import { carrierOf } from '../stream.ts';
 
@@ -44,18 +45,12 @@ export function textOf(bytes: Uint8Array<ArrayBuffer>): string {
   }
 }
 
-/** The text of a JSON string's value; any other text as it is. */
-function unquoted(text: string): string {
-  const value: unknown = JSON.parse(text);
-  return typeof value === 'string' ? value : text;
-}
-
 /** The attestation in it, not yet checked; null where none can be read. */
 export function attestationIn({ kind, text }: Pick<Subject, 'kind' | 'text'>): Attestation | null {
   if (kind !== 'attestation') return null;
   try {
-    const found: unknown = JSON.parse(carried(text) ?? text);
-    const inner: unknown = typeof found === 'string' ? JSON.parse(carried(found) ?? found) : found;
+    const found = parseBounded(carried(text) ?? text);
+    const inner = typeof found === 'string' ? parseBounded(carried(found) ?? found) : found;
     const { raw, nonce, token, evidence = [] } = inner as Partial<Attestation>;
     const parts = evidence.flatMap(({ arch, report, certificate_chain }) => [arch, report, certificate_chain]);
     return [raw, nonce, token, ...parts].every((part) => typeof part === 'string') ? (inner as Attestation) : null;

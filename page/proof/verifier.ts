@@ -73,7 +73,8 @@ async function appraise(subject: Subject, options: VerifyOptions): Promise<Verif
   // These come with the first file of their kind.
   const { appraiseCpu, appraiseSession } = await import('../../verify/cpu/index.ts');
   if (kind === 'session') return appraiseSession(text, options);
-  const { simulatedRoot: simulatedRoots, without } = options;
+  const { simulatedRoot: simulatedRoots } = options;
+  const without = { revocation: options.without?.revocation };
   const { valid, incomplete, checks, claims: cpu } = await appraiseCpu(text, { simulatedRoots, without });
   return {
     valid,

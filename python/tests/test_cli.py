@@ -11,20 +11,23 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
 
 import countersign.cli
 from countersign.checks import Check
-from countersign.cli import kind_of, main
-from countersign.options import Claims, VerificationReport
+from countersign.cli import INPUT_LIMITS, main
+from countersign.cpu.options import VerifiedSession
+from countersign.input import kind_of, unquoted
+from countersign.options import Claims, Limits, Policy, VerificationReport
 from countersign.report_text import plain
+from countersign.session import appraise_session
 from genuine import genuine, needs_genuine
 from recorded import VECTORS, case, recorded, text
 
@@ -108,7 +111,6 @@ def test_what_a_file_holds_is_seen_from_its_members() -> None:
         ("{}", "attestation"),
         ("nothing", "attestation"),
         ("[" * 100_000, "attestation"),
-        ("data: {}\n\n", "attestation"),
         ('{"raw":"","type":"SEV_SNP","report":""}', "attestation"),
         ('{"attestation":{},"statement":"","gpu":[]}', "attestation"),
         ('{"type":"response.completed","response":{}}', "attestation"),
@@ -119,7 +121,40 @@ def test_what_a_file_holds_is_seen_from_its_members() -> None:
         ('{"type":"OF_TOMORROW","report":""}', "cpu"),
         ('"{\\"type\\":\\"TDX\\",\\"report\\":\\"\\"}"', "cpu"),
     ):
-        assert kind_of(content) == kind, content
+        assert kind_of(content, INPUT_LIMITS) == kind, content
+
+
+def test_a_file_over_the_limits_is_not_parsed_to_see_what_it_holds(run: Any, file: Any) -> None:
+    many = "[" + "{}," * 50 + "{}]"
+    assert kind_of(many, INPUT_LIMITS) == "evidence"
+    for limits in (Limits(max_values=50), Limits(max_characters=50)):
+        assert kind_of(many, limits) == kind_of(json.dumps(many), limits) == "attestation"
+    assert unquoted(json.dumps(many), INPUT_LIMITS) == many
+    assert unquoted(json.dumps(many), Limits(max_characters=50)) == json.dumps(many)
+    ran = run("verify", file("many.json", "[" + "{}," * (9 * 2**20) + "{}]"), *AT, "--json")
+    assert (ran.status, json.loads(ran.out)["checks"][0]["code"]) == (1, "too_large")
+
+
+def test_the_policy_judges_the_attestation_and_not_its_session(
+    run: Any, file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, Policy]] = []
+    real = appraise_session
+
+    def appraised(value: str, **options: Any) -> Any:
+        given.append((value, options["policy"]))
+        return replace(real(value, **options), session=VerifiedSession('{"hpke":null}', cast("Any", None)))
+
+    monkeypatch.setattr(countersign.cli, "appraise_session", appraised)
+    answer = file("answer.json", json.dumps(attestation()))
+    session = file("session.json", json.dumps('{"statement":"{}","gpu":[]}'))
+    policy = ["--max-age", "300", "--max-batch", "1", "--require-level", "none"]
+    ran = run("verify", answer, *SIMULATED, "--session", session, *policy)
+    assert (ran.status, ran.last, ran.err) == (0, "VALID (level: none)", "")
+    assert given == [('{"statement":"{}","gpu":[]}', Policy())]
+    ran = run("verify", answer, *SIMULATED, "--session", session, "--max-age", "1")
+    assert ran.status == 1
+    assert "INVALID: too_old" in ran.out
 
 
 def test_a_processors_evidence_and_a_session_are_seen_and_say_what_is_wrong(run: Any, file: Any) -> None:

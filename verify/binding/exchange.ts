@@ -1,12 +1,13 @@
 // Compares raw with the caller's own record: the endpoint and request sent, the response or the event stream received.
 import type { Attestation } from '../../proto/attestation/attestation.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../../proto/attestation/raw.ts';
-import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
+import { duplicateMember, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
 import { parseKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
 import { choicesAsked, recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/forms.ts';
 import { SET_BY_DELTA, SET_BY_EVENT } from '../../proto/stream/messages.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/stream/sse.ts';
+import { bounded } from '../common/bounded-json.ts';
 import { concat, digest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../common/checks.ts';
 import type { Expected } from '../policy/options.ts';
@@ -232,12 +233,10 @@ function folded(form: StreamForm, events: readonly TextEvent[], max_choices: num
 
 /** The exact text of the attestation in the first event that carries one. @throws {CheckFailure} stream_malformed, not_an_attestation */
 export function attestationOf(transcript: Uint8Array, limits: Limits = {}): string {
-  const { maxCharacters = MAX_EVENT_BYTES, maxValues = Number.POSITIVE_INFINITY } = limits;
+  const { maxCharacters = MAX_EVENT_BYTES } = limits;
   if (transcript.length > maxCharacters)
     throw new CheckFailure('too_large', `a stream of more than ${maxCharacters} bytes`);
-  const events = eventsOf(transcript);
-  if (Number.isFinite(maxValues) && !hasAtMost(events.map(({ text }) => text).join(), maxValues))
-    throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
+  const events = eventsOf(transcript, limits);
   for (const { text } of events) {
     const attestation = attestationIn(text);
     if (attestation !== null) return attestation;
@@ -245,8 +244,8 @@ export function attestationOf(transcript: Uint8Array, limits: Limits = {}): stri
   throw new CheckFailure('not_an_attestation', 'no event of the stream carries an attestation');
 }
 
-/** Every event but `[DONE]`. */
-function eventsOf(transcript: Uint8Array): TextEvent[] {
+/** Every event but `[DONE]`. @throws {CheckFailure} stream_malformed, too_large */
+function eventsOf(transcript: Uint8Array, limits: Limits = {}): TextEvent[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
     // No gateway writes a byte order mark, and some clients lose the first event after one.
@@ -255,10 +254,12 @@ function eventsOf(transcript: Uint8Array): TextEvent[] {
     const done = events.findIndex(({ name, payload }) => name === null && isDone(payload));
     // Clients stop at [DONE], so nobody saw the events after it.
     if (done >= 0 && done < events.length - 1) throw malformed('events come after [DONE]');
-    return (done < 0 ? events : events.slice(0, -1)).map(({ name, payload }) => ({
+    const read = (done < 0 ? events : events.slice(0, -1)).map(({ name, payload }) => ({
       name,
       text: decoder.decode(payload),
     }));
+    bounded(read.map(({ text }) => text).join(), { ...limits, maxCharacters: Number.POSITIVE_INFINITY });
+    return read;
   } catch (cause) {
     if (cause instanceof SseError) throw malformed(cause.message, cause);
     if (cause instanceof TypeError) throw malformed('the transcript is not in UTF-8', cause);

@@ -2,7 +2,6 @@
 import { type Attestation, type Evidence, MAX_DEVICES } from '../../proto/attestation/attestation.ts';
 import {
   duplicateMember,
-  hasAtMost,
   isObject,
   JsonTextError,
   type Member,
@@ -10,6 +9,7 @@ import {
   withoutMember,
 } from '../../proto/json.ts';
 import { isFinalResponse } from '../../proto/stream/events.ts';
+import { bounded, parseBounded } from '../common/bounded-json.ts';
 import { isDigest } from '../common/bytes.ts';
 import { CheckFailure, type Limits } from '../common/checks.ts';
 import type { DeviceInput } from '../gpu/device-evidence.ts';
@@ -26,9 +26,6 @@ export interface Carrier {
   readonly value: Readonly<Record<string, unknown>>;
 }
 
-const MAX_CHARACTERS = 64 * 1024 * 1024;
-/** More than a response of 64 MiB has, even one full of token probabilities. */
-const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
 /** The members of an attestation. Where it comes by itself, nothing else may be there: a client could show it, and nobody signed it. */
 const MEMBERS = ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu'] as const;
@@ -101,32 +98,15 @@ function readAlone(value: Record<string, unknown>, limits: Limits): Attestation 
 /** Parses an attestation that is a JSON string. */
 function unwrapped(value: unknown, limits: Limits): unknown {
   if (typeof value !== 'string') return value;
-  const inner = json(value, limits);
+  const inner = parseBounded(value, limits);
   if (isObject(inner)) noDuplicates(value);
   return inner;
 }
 
 function parse(input: string, limits: Limits): { value: unknown; text: string } {
-  const { maxCharacters = MAX_CHARACTERS } = limits;
-  if (input.length > maxCharacters)
-    throw new CheckFailure('too_large', `more than ${maxCharacters} characters of JSON text`);
   const text = input.startsWith('\ufeff') ? input.slice(1) : input;
-  const value = json(text, limits);
-  return typeof value === 'string' ? { value: json(value, limits), text: value } : { value, text };
-}
-
-function json(text: string, limits: Limits): unknown {
-  bounded(text, limits);
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw new CheckFailure('not_json', 'not JSON', { cause });
-  }
-}
-
-/** Counts before the text is parsed, because parsing is the expensive step. @throws {CheckFailure} too_large */
-function bounded(text: string, { maxValues = MAX_VALUES }: Limits): void {
-  if (!hasAtMost(text, maxValues)) throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
+  const value = parseBounded(text, limits);
+  return typeof value === 'string' ? { value: parseBounded(value, limits), text: value } : { value, text };
 }
 
 function readAttestation(value: unknown, limits: Limits): Attestation {
@@ -295,22 +275,25 @@ function isSameAttestation(text: string, { raw, nonce }: Attestation): boolean {
 /** The kind of a file, by its shape alone. Anything unknown counts as an attestation, whose reader reports what is wrong. */
 export type Kind = 'attestation' | 'evidence' | 'cpu' | 'session';
 
-/** @param input a text, or the bytes of a stream */
-export function kindOf(input: string | Uint8Array): Kind {
+/**
+ * @param input a text, or the bytes of a stream. A text over the limits is not parsed: it counts as an attestation too, and its reader
+ * reports `too_large`.
+ */
+export function kindOf(input: string | Uint8Array, limits: Limits = {}): Kind {
   if (typeof input !== 'string') return 'attestation';
-  const value = parsedTwice(input);
+  const value = parsed(input, limits);
   if (Array.isArray(value)) return 'evidence';
-  if (typeof value !== 'object' || value === null || 'raw' in value || 'attestation' in value) return 'attestation';
+  if (!isObject(value) || 'raw' in value || 'attestation' in value) return 'attestation';
   if ('statement' in value && 'gpu' in value) return 'session';
   return 'type' in value && 'report' in value ? 'cpu' : 'attestation';
 }
 
-/** JSON, or JSON in a JSON string; undefined where it is neither. */
-function parsedTwice(text: string): unknown {
+/** undefined where it is no JSON, or more than the limits allow. */
+function parsed(input: string, limits: Limits): unknown {
   try {
-    const value: unknown = JSON.parse(text.startsWith('\ufeff') ? text.slice(1) : text);
-    return typeof value === 'string' ? JSON.parse(value) : value;
-  } catch {
-    return undefined;
+    return parse(input, limits).value;
+  } catch (error) {
+    if (error instanceof CheckFailure) return undefined;
+    throw error;
   }
 }

@@ -59,6 +59,7 @@ export interface Arguments {
   readonly unprovenPaths: readonly string[];
   readonly plain: boolean;
   readonly padding: boolean;
+  readonly withoutChallenge: boolean;
 }
 
 /** A request to print help, the version or a script for a shell. */
@@ -101,7 +102,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   if (command.name === 'collateral' && text('into') === null) throw new UsageError('collateral needs --into DIR');
   if (command.name === 'replay' && text('base-url') === null) throw new UsageError('replay needs --base-url URL');
   if (command.name === 'proxy' && text('gateway') === null) throw new UsageError('proxy needs --gateway URL');
-  for (const name of ['edge-key-file', 'padding'])
+  for (const name of ['edge-key-file', 'padding', 'without-challenge'])
     if (flag('plain') && values[name] !== undefined)
       throw new UsageError(`--${name} is for what is sealed, and --plain seals nothing`);
   if (flag('ear') && flag('json')) throw new UsageError('--ear is another form of the result than --json');
@@ -148,6 +149,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     unprovenPaths: texts('unproven-path').map(unprovenPath),
     plain: flag('plain'),
     padding: flag('padding'),
+    withoutChallenge: flag('without-challenge'),
   };
 }
 

@@ -1,5 +1,6 @@
 // Reads the files that the command line names.
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readSync } from 'node:fs';
+import { concat } from '../common/bytes.ts';
 import { isTranscript } from '../index.ts';
 
 /** The command line cannot be followed. The message is one line. */
@@ -9,6 +10,9 @@ export class UsageError extends Error {
 
 /** Larger files are refused before they are read into memory as text. */
 export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
+const PART_BYTES = 1024 * 1024;
+/** Every file that can be read can be checked: a gateway attests more than the library accepts by default. */
+export const INPUT_LIMITS = { maxCharacters: MAX_INPUT_BYTES };
 
 /** The error for a path that the file system refuses. */
 export function unusable(path: string, error: unknown): UsageError {
@@ -20,14 +24,29 @@ export function unusable(path: string, error: unknown): UsageError {
 
 /** @throws {UsageError} when it cannot be read. */
 export function readBytes(file: string): Uint8Array<ArrayBuffer> {
-  let bytes: Buffer;
   try {
-    bytes = readFileSync(file === '-' ? 0 : file);
+    const opened = file === '-' ? 0 : openSync(file, 'r');
+    try {
+      return readAtMost(opened, file);
+    } finally {
+      if (opened !== 0) closeSync(opened);
+    }
   } catch (error) {
-    throw unusable(file, error);
+    throw error instanceof UsageError ? error : unusable(file, error);
   }
-  if (bytes.length > MAX_INPUT_BYTES) throw new UsageError(`${file}: larger than ${MAX_INPUT_BYTES} bytes`);
-  return new Uint8Array(bytes);
+}
+
+/** Reads in parts, because a pipe or a device may have no end. @throws {UsageError} */
+function readAtMost(opened: number, file: string): Uint8Array<ArrayBuffer> {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  const buffer = new Uint8Array(PART_BYTES);
+  for (let size = readSync(opened, buffer); size > 0; size = readSync(opened, buffer)) {
+    length += size;
+    if (length > MAX_INPUT_BYTES) throw new UsageError(`${file}: larger than ${MAX_INPUT_BYTES} bytes`);
+    parts.push(buffer.slice(0, size));
+  }
+  return concat(parts);
 }
 
 /** @throws {UsageError} when it cannot be read, or is not UTF-8. */
@@ -51,16 +70,5 @@ function decode(bytes: Uint8Array, file: string): string {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
     throw new UsageError(`${file}: not a text in UTF-8`);
-  }
-}
-
-/** The value of a JSON string; any other text as it is. */
-export function unquoted(text: string): string {
-  if (!text.trimStart().startsWith('"')) return text;
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'string' ? value : text;
-  } catch {
-    return text;
   }
 }

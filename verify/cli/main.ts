@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 // `countersign`: checks its input, prints the report, and reports the result by its exit status (EXIT_STATUS of table.ts).
+import { unquoted } from '../common/bounded-json.ts';
 import { VERSION } from '../common/version.ts';
 import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu/index.ts';
 import { type EarOptions, earOf, earOfCpu } from '../forms/ear.ts';
@@ -19,7 +20,7 @@ import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, helpOf, type Request, readArguments } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
 import { completion } from './help.ts';
-import { MAX_INPUT_BYTES, readInput, readText, UsageError, unquoted } from './input.ts';
+import { INPUT_LIMITS, readInput, readText, UsageError } from './input.ts';
 import { replay } from './replay.ts';
 import { plain, printCpuReport, printReport } from './report.ts';
 
@@ -44,7 +45,7 @@ async function run(argv: readonly string[]): Promise<number> {
   if (args.command === 'replay')
     return replay(readInput(args.file), { ...args, baseUrl: args.baseUrl ?? '', apiKey: apiKeyOf(args), options });
   const input = readInput(args.file);
-  const kind = args.command === 'verify' ? kindOf(input) : kindNamed(args.command);
+  const kind = args.command === 'verify' ? kindOf(input, INPUT_LIMITS) : kindNamed(args.command);
   if (kind === 'cpu') return verifyCpu(args, input);
   const report = await appraise(args, kind, input, { ...options, ...(await sessionOption(args, options)) });
   fetched();
@@ -95,10 +96,9 @@ function print(args: Arguments, report: unknown, ear: () => unknown, words: () =
 
 /** Prints the file's evidence in another form. */
 async function exportEvidence({ file, form }: Arguments): Promise<number> {
-  const limits = { maxCharacters: MAX_INPUT_BYTES };
   const input = readInput(file);
   try {
-    const exported = await (form === 'cmw' ? exportCmw(input, limits) : exportCvm1(input, limits));
+    const exported = await (form === 'cmw' ? exportCmw(input, INPUT_LIMITS) : exportCvm1(input, INPUT_LIMITS));
     console.log(JSON.stringify(exported, null, 2));
     return 0;
   } catch (error) {
@@ -108,10 +108,13 @@ async function exportEvidence({ file, form }: Arguments): Promise<number> {
   }
 }
 
-/** The session that the caller holds, verified as the attestation is. @throws {UsageError} */
+/** The session that the caller holds. The policy judges the attestation, which alone says how old it is. @throws {UsageError} */
 async function sessionOption(args: Arguments, options: VerifyOptions): Promise<Pick<VerifyOptions, 'session'>> {
   if (args.session === null) return {};
-  const { session, checks } = await appraiseSession(readText(args.session), options);
+  const { session, checks } = await appraiseSession(unquoted(readText(args.session), INPUT_LIMITS), {
+    ...options,
+    policy: {},
+  });
   if (session !== null) return { session };
   const failed = checks.find(({ status }) => status === 'fail');
   throw new UsageError(`--session ${args.session}: it does not verify: ${failed?.code}: ${failed?.detail}`);
@@ -127,7 +130,10 @@ async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<n
     ...cpuOptions(args),
     without: { revocation: args.withoutRevocation },
   };
-  const report: CpuReport = await appraiseCpu(typeof input === 'string' ? unquoted(input) : input, options);
+  const report: CpuReport = await appraiseCpu(
+    typeof input === 'string' ? unquoted(input, INPUT_LIMITS) : input,
+    options,
+  );
   print(
     args,
     report,
@@ -142,7 +148,7 @@ async function fetchCollateral(args: Arguments): Promise<number> {
   const kept: string[] = [];
   const collateral = fetchingInto(args.into ?? '.', args, (path) => void kept.push(path));
   const input = readInput(args.file);
-  const report = await appraise(args, kindOf(input), input, { ...optionsOf(args), collateral });
+  const report = await appraise(args, kindOf(input, INPUT_LIMITS), input, { ...optionsOf(args), collateral });
   fetched();
   if (args.json) console.log(JSON.stringify(report, null, 2));
   else {
@@ -159,7 +165,8 @@ async function appraise(
   options: VerifyOptions,
 ): Promise<VerificationReport> {
   if (kind === 'cpu') throw new UsageError("what a processor's evidence needs is in it: there is nothing to fetch");
-  if (kind === 'session') return appraiseSession(typeof input === 'string' ? unquoted(input) : input, options);
+  if (kind === 'session')
+    return appraiseSession(typeof input === 'string' ? unquoted(input, INPUT_LIMITS) : input, options);
   if (kind === 'evidence') {
     refuseExpected(args);
     return appraiseEvidence(input, options);
@@ -193,8 +200,7 @@ function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
     },
     cpu: cpuOptions(args),
     ...(args.challenge === null ? {} : { expected: { challenge: args.challenge } }),
-    // Every file that can be read can be checked: a gateway attests more than the library accepts by default.
-    limits: { maxCharacters: MAX_INPUT_BYTES },
+    limits: INPUT_LIMITS,
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
     ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch: notify }) }),

@@ -23,6 +23,7 @@ type ProxyArguments = Pick<
   | 'unprovenPaths'
   | 'plain'
   | 'padding'
+  | 'withoutChallenge'
 >;
 
 type Fetch = typeof globalThis.fetch;
@@ -44,6 +45,7 @@ export async function proxy(args: ProxyArguments, options: VerifyOptions): Promi
         ...shared,
         url: gateway,
         padding: args.padding,
+        challenge: !args.withoutChallenge,
         ...(edgeKey === null ? {} : { edgeHeaders: { authorization: `Bearer ${edgeKey}` } }),
         onSession: (session) => printSession(session, isServing, gateway),
         onRefused: (error) => {

@@ -232,6 +232,10 @@ export const COMMANDS: readonly Command[] = [
         multiple: true,
         text: 'hand over answers of this path although nothing proves them, such as /v1/audio/speech; may be repeated',
       },
+      {
+        name: 'without-challenge',
+        text: 'a session of this hour will do: for a gateway that requires an API key for one that is made now, and no key is to be sent outside of the seal',
+      },
       { name: 'padding', text: 'pad requests to 1, 4, 16 or 64 KiB, so that their sizes say less' },
       { name: 'plain', text: 'seal nothing: whatever stands before the gateway reads prompts; answers are verified' },
       ...GPU.filter(({ name }) => name !== 'at'),

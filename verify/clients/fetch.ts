@@ -9,6 +9,7 @@ import { toBase64Url } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
 import { BodyTooLarge, mediaType, readLimited } from '../common/read-limited.ts';
+import { type Names, namesBut, refuseUnknownOptions, VERIFY_OPTIONS } from '../policy/known-options.ts';
 import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
 import { heldUntilProven } from './held-stream.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
@@ -34,6 +35,15 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   readonly strict?: boolean;
 }
 
+const OPTIONS: Names<VerifyingFetchOptions> = {
+  ...namesBut(VERIFY_OPTIONS, 'expected'),
+  fetch: true,
+  onVerified: true,
+  onUnproven: true,
+  max_stream_bytes: true,
+  unprovenPaths: true,
+  strict: true,
+};
 /** Types of a body that may be JSON; fetch sets the last for a string whose sender names no type. */
 const JSON_TYPES = ['application/json', '', 'text/plain'];
 /** Lists of models and attestations: nothing that a model wrote. HEAD and OPTIONS have nothing to prove. */
@@ -59,8 +69,10 @@ const MAX_SEEN = 100_000;
  * A refusal before the response is returned is a response of status 400 with `x-should-retry: false` and an error in OpenAI's form, whose
  * `code` is that of the failed check, or one of {@link UnprovenCode}: clients throw an error of their own with this code, and do not retry.
  * Errors of the server (a status of 400 or more) are returned as they are, those of the network are thrown as they are.
+ * @throws {TypeError} for an option that there is not.
  */
 export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof globalThis.fetch {
+  refuseUnknownOptions(options, OPTIONS);
   const {
     fetch: send = globalThis.fetch,
     onVerified,
@@ -108,7 +120,8 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
-    const proven = (answer: string | Uint8Array) => prove(answer, expected, request, sessionOf(response));
+    const isInSession = await sessionOf(body);
+    const proven = (answer: string | Uint8Array) => prove(answer, expected, request, isInSession);
     const type = mediaType(response);
     const form = streamFormOf(endpoint);
     if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
@@ -131,17 +144,23 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   }
 
   return async (input, init) => {
-    const request = new Request(input, init);
-    const { pathname } = new URL(request.url);
-    if (isPassedThrough(request.method, pathname, unprovenPaths)) return send(input, init);
+    const { method, url } = headOf(input, init);
+    const { pathname } = new URL(url);
+    if (isPassedThrough(method, pathname, unprovenPaths)) return send(input, init);
     try {
-      return await fetchProven(request, init, pathname);
+      return await fetchProven(new Request(input, init), init, pathname);
     } catch (error) {
       reported(error);
       if (error instanceof UnprovenAnswerError) return refusal(error, 'unproven_answer');
       throw error;
     }
   };
+}
+
+/** The method and URL of a request whose body stays with the caller: a Request of a Request would take it. */
+function headOf(input: Parameters<typeof fetch>[0], init: RequestInit | undefined): Request {
+  const given = input instanceof Request ? input : null;
+  return new Request(given?.url ?? (input as string | URL), { method: init?.method ?? given?.method ?? 'GET' });
 }
 
 /** The path that raw names. A proxy in front may add a prefix to it, or leave out `/v1`. */

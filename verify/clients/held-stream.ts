@@ -4,7 +4,9 @@ import { parseChunk } from '../../proto/stream/fold.ts';
 import type { StreamForm } from '../../proto/stream/forms.ts';
 import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { attestationIn } from '../binding/input.ts';
+import { bounded } from '../common/bounded-json.ts';
 import { concat } from '../common/bytes.ts';
+import { CheckFailure } from '../common/checks.ts';
 import { UnprovenAnswerError } from './unproven-error.ts';
 
 /** Forwards the hashed events, written anew, and nothing else. The first that could end a client's reading, and all after it, are held. */
@@ -77,13 +79,14 @@ function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
   if ((name === null) !== (form === 'completion')) throw new UnprovenAnswerError('stream_malformed');
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
+    bounded(text, { maxCharacters: Number.POSITIVE_INFINITY });
     if (attestationIn(text) !== null) return { continues: false, attested: true };
     const event = parseChunk(text);
     // Some clients go by the name of an event, others by its type.
     if (name !== null && event.type !== name) throw new TypeError('an event has another name than its type');
     return { continues: goesOn(form, event), attested: false };
   } catch (cause) {
-    throw new UnprovenAnswerError('stream_malformed', { cause });
+    throw new UnprovenAnswerError(cause instanceof CheckFailure ? 'stream_too_large' : 'stream_malformed', { cause });
   }
 }
 

@@ -21,8 +21,8 @@ export interface SessionOptions
   readonly policy?: Policy | undefined;
   /**
    * Whether the session must hold a challenge of this client, which proves that devices and processor signed now; the gateway's GPU signs
-   * once more for each client. `false`: a session of this hour is enough. By default a challenge is sent, except where the gateway
-   * requires an API key for it, which could be read on the way.
+   * once more for each client. `true` by default. `false`: a session of this hour is enough, for a gateway that requires an API key for a
+   * challenge, where that key is not to be read on the way (`edgeHeaders`). Nothing that a server sends makes it false.
    */
   readonly challenge?: boolean;
   /** Called with each session that requests are sealed to from now on. */
@@ -73,7 +73,7 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
   const { url, headers, fetch, now_ms } = source;
   const {
     policy: { minLevel = 'measured', requiredChecks } = {},
-    challenge: isChallenged,
+    challenge: isChallenged = true,
     onSession,
     ...verify
   } = options;
@@ -91,7 +91,8 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
   }
 
   async function make(): Promise<Sealing> {
-    const { text, challenge } = await challengedSession();
+    const challenge = isChallenged ? toHex(crypto.getRandomValues(new Uint8Array(32))) : undefined;
+    const text = await fetchSession(challenge);
     const { session, ...report } = await appraiseSession(text, {
       ...verify,
       at: new Date(now_ms()),
@@ -115,18 +116,6 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
     kept = made;
     onSession?.(made.session);
     return made;
-  }
-
-  async function challengedSession(): Promise<{ readonly text: string; readonly challenge: string | undefined }> {
-    if (isChallenged === false) return { text: await fetchSession(undefined), challenge: undefined };
-    const challenge = toHex(crypto.getRandomValues(new Uint8Array(32)));
-    try {
-      return { text: await fetchSession(challenge), challenge };
-    } catch (error) {
-      const wantsKey = error instanceof SealedFetchError && (error.status === 401 || error.status === 403);
-      if (isChallenged === true || !wantsKey) throw error;
-      return { text: await fetchSession(undefined), challenge: undefined };
-    }
   }
 
   /** @throws {SealedFetchError} session_missing, session_unavailable */
@@ -168,7 +157,7 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
 function unavailable(status: number): string {
   const hint =
     status === 401 || status === 403
-      ? ' Who may ask for it is asked outside of the seal: an API key that may be read on the way goes into edgeHeaders.'
+      ? ' The gateway wants an API key for a session with a challenge: give it in edgeHeaders, where it may be read on the way, or do without a challenge (challenge: false).'
       : '';
   return `The session was not to be had, so nothing was sealed and nothing was sent.${hint}`;
 }

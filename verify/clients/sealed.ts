@@ -14,7 +14,8 @@ import {
 } from '../../sealed/index.ts';
 import { type Bytes, concat } from '../common/bytes.ts';
 import { mediaType, readLimited } from '../common/read-limited.ts';
-import { cameSealed } from './sealed-answers.ts';
+import { type Names, namesBut, refuseUnknownOptions, VERIFY_OPTIONS } from '../policy/known-options.ts';
+import { willBeSealed } from './sealed-answers.ts';
 import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';
 
@@ -39,6 +40,17 @@ export interface SealedFetchOptions extends SessionOptions {
   readonly now_ms?: () => number;
 }
 
+const OPTIONS: Names<SealedFetchOptions> = {
+  ...namesBut(VERIFY_OPTIONS, 'at', 'clocks', 'expected', 'session', 'stopAtFailure'),
+  url: true,
+  fetch: true,
+  edgeHeaders: true,
+  padding: true,
+  onRefused: true,
+  now_ms: true,
+  challenge: true,
+  onSession: true,
+};
 /** Limit for the body of an unsealed error response. */
 const MAX_OUTER_ERROR_BYTES = 64 * 1024;
 /** Headers of one connection, or written anew here. An opened body is not decoded, so no encoding is accepted. */
@@ -68,6 +80,7 @@ const BODILESS = [204, 205, 304];
  * @throws {TypeError} for a URL or options that cannot be used.
  */
 export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetch {
+  refuseUnknownOptions(options, OPTIONS);
   const {
     url,
     fetch: send = globalThis.fetch,
@@ -86,13 +99,15 @@ export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetc
   outer.set('incremental', '?1');
 
   async function exchange(request: Request): Promise<Response> {
-    const message = await messageOf(request, gateway, new Date(now_ms()), padding);
+    const target = targetOf(request, gateway);
+    const body = new Uint8Array(await request.arrayBuffer());
+    await willBeSealed(body, sessions.isInSession);
+    const message = messageOf(request, target, body, new Date(now_ms()), padding);
     const sealing = await sessions.current(request.signal);
     const response =
       (await exchangeSealed(request, message, sealing)) ??
       (await exchangeSealed(request, message, await sessions.current(request.signal, sealing)));
     if (response === null) throw new SealedFetchError('sealed_key_unknown', { status: 422 });
-    cameSealed(response, sessions.isInSession);
     return response;
   }
 
@@ -138,20 +153,26 @@ function baseOf(url: string): string {
 
 // Writes the request that is sealed.
 
-/** The request in Binary HTTP. @throws {SealedFetchError} other_gateway */
-async function messageOf(request: Request, gateway: string, date: Date, padding: boolean): Promise<Bytes> {
+/** The path at the gateway. @throws {SealedFetchError} other_gateway */
+function targetOf(request: Request, gateway: string): string {
   const url = new URL(request.url);
   const target = url.origin + url.pathname + url.search;
   if (!target.startsWith(`${gateway}/`)) throw new SealedFetchError('other_gateway');
+  return target.slice(gateway.length);
+}
+
+/** The request in Binary HTTP. */
+function messageOf(request: Request, path: string, body: Bytes, date: Date, padding: boolean): Bytes {
+  const url = new URL(request.url);
   const fields: Field[] = [...request.headers].filter(([name]) => !WITHHELD.has(name));
   const head = writeRequestHead({
     method: request.method,
     scheme: url.protocol.slice(0, -1),
     authority: url.host,
-    path: target.slice(gateway.length),
+    path,
     fields: [...fields, ['date', date.toUTCString()]],
   });
-  const content = writeContent(new Uint8Array(await request.arrayBuffer()));
+  const content = writeContent(body);
   const length = head.length + content.length + writeEnd().length;
   return concat([head, content, writeEnd(padding ? paddedTo(length) - length : 0)]);
 }

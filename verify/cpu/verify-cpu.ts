@@ -14,6 +14,7 @@ import {
   VerificationError,
 } from '../common/checks.ts';
 import { requireWebCrypto } from '../common/webcrypto.ts';
+import { refuseUnknownCpuOptions } from '../policy/known-options.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
@@ -70,6 +71,7 @@ export async function verifyCpu(input: unknown, options: CpuVerifyOptions = {}):
 /** As {@link verifyCpu}, but a failed check is part of the report and not thrown. */
 export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}): Promise<CpuReport> {
   await requireWebCrypto();
+  refuseUnknownCpuOptions(options);
   const { context, binding } = readCpuOptions(options);
   const list = new CheckList(options.stopAtFailure);
   const evidence = await list.run('cpu_form', [], () => readCpuEvidence(input));

@@ -2,6 +2,7 @@
 import { fromBase64, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import { readLimited } from '../common/read-limited.ts';
+import { type Names, refuseUnknown } from '../policy/known-options.ts';
 import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from '../policy/options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import {
@@ -25,6 +26,18 @@ export interface CollateralOptions extends ServiceOptions {
   readonly clock?: () => Date;
 }
 
+const OPTIONS: Names<CollateralOptions> = {
+  rims: true,
+  ocsp: true,
+  fetch: true,
+  clock: true,
+  rim_url: true,
+  ocsp_url: true,
+  timeout_ms: true,
+  onFetch: true,
+  onFetched: true,
+  randomBytes: true,
+};
 const MAX_RIMS = 128;
 /** After this a RIM is fetched again: NVIDIA may have signed a new one. */
 const RIM_CACHED_MS = 24 * 60 * 60 * 1000;
@@ -41,6 +54,7 @@ const MAX_GIVEN = 4096;
  * ```
  */
 export function createCollateral(options: CollateralOptions = {}): Collateral {
+  refuseUnknown(options, OPTIONS);
   const givenRims = indexRims(options.rims);
   const givenResponses = indexOcsp(options.ocsp);
   const cachedRims = new LruMap<string, { readonly document: Uint8Array; readonly until: number }>(MAX_RIMS);

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, TextIO
 
 from .attestation import appraise_attestation
 from .cli_arguments import parser
@@ -20,6 +20,7 @@ from .cpu.verify import appraise_cpu
 from .evidence import appraise_evidence
 from .exchange import is_transcript
 from .files import MAX_INPUT_BYTES, UsageError, decode, own_fault, read_bytes, read_text
+from .input import Kind, kind_of, unquoted
 from .options import Expected, Limits, Policy, Without, read_pem
 from .report_text import Printer, Verdict, next_step, plain, verdict_of
 from .session import appraise_session
@@ -29,10 +30,11 @@ INVALID: Final = 1
 USAGE: Final = 2
 INCOMPLETE: Final = 3
 
+INPUT_LIMITS: Final = Limits(max_characters=MAX_INPUT_BYTES)
+"""A file that may be read may be checked: a gateway attests more than the library takes by default."""
+
 _MADE: Final = datetime(2026, 11, 23, tzinfo=timezone.utc)
 """No clock is right that is before this version."""
-
-Kind = Literal["attestation", "evidence", "cpu", "session"]
 
 _FOR_EVERY_KIND = frozenset(
     (
@@ -94,7 +96,7 @@ def _run(argv: Sequence[str]) -> int:
     _check_clock(args.at)
     data = read_bytes(args.file)
     text = decode(data, args.file)
-    kind = kind_of(text)
+    kind: Kind = "attestation" if is_transcript(text) else kind_of(text, INPUT_LIMITS)
     what, fit = _FOR[kind]
     for name, value in vars(args).items():
         is_given = value is not None and value is not False and value != []
@@ -109,43 +111,13 @@ def _run(argv: Sequence[str]) -> int:
     return _concluded(args, report)
 
 
-def kind_of(text: str) -> Kind:
-    """What a file holds. What is none of the others is checked as an attestation, which says what is missing."""
-    if is_transcript(text):
-        return "attestation"
-    value = _json(text.removeprefix("\ufeff"))
-    if isinstance(value, str):
-        value = _json(value)
-    if isinstance(value, list):
-        return "evidence"
-    if not isinstance(value, dict) or "raw" in value or "attestation" in value:
-        return "attestation"
-    if "statement" in value and "gpu" in value:
-        return "session"
-    return "cpu" if "type" in value and "report" in value else "attestation"
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _unwrapped(text: str) -> str:
-    """The text of an object that was kept as a JSON string."""
-    bare = text.removeprefix("\ufeff")
-    value = _json(bare)
-    return value if isinstance(value, str) else bare
-
-
 def _appraise(args: argparse.Namespace, kind: Kind, text: str, data: bytes, collateral: Any) -> Any:
     options = _options(args, collateral)
     session = _session(args, options)
     if session is not None:
         options["session"] = session
     if kind == "session":
-        return appraise_session(_unwrapped(text), **options)
+        return appraise_session(unquoted(text, INPUT_LIMITS), **options)
     if kind == "evidence":
         return appraise_evidence(text, **options)
     options["expected"] = Expected(
@@ -166,8 +138,7 @@ def _options(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
         "policy": Policy(max_age_seconds=args.max_age, max_batch=args.max_batch, min_level=args.require_level),
         "cpu": CpuOptions(policy=_cpu_policy(args), reference=_reference(args.reference)),
         "expected": Expected(challenge=args.challenge),
-        # A file that may be read may be checked: a gateway attests more than the library takes by default.
-        "limits": Limits(max_characters=MAX_INPUT_BYTES),
+        "limits": INPUT_LIMITS,
         "without": Without(reference_values=args.without_reference_values, revocation=args.without_revocation),
         # NVIDIA's keys for its remote service's tokens come over the network too.
         "fetch_nras_keys": None if args.offline else _fetch_keys,
@@ -175,10 +146,10 @@ def _options(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
 
 
 def _session(args: argparse.Namespace, options: dict[str, Any]) -> VerifiedSession | None:
-    """The session that the caller holds, verified as the attestation is. @raises UsageError"""
+    """The session that the caller holds. The policy judges the attestation, which alone says how old it is. @raises UsageError"""
     if args.session is None:
         return None
-    report = appraise_session(_unwrapped(read_text(args.session)), **options)
+    report = appraise_session(unquoted(read_text(args.session), INPUT_LIMITS), **{**options, "policy": Policy()})
     if report.session is not None:
         return report.session
     failed = next(check for check in report.checks if check.status == "fail")
@@ -188,7 +159,7 @@ def _session(args: argparse.Namespace, options: dict[str, Any]) -> VerifiedSessi
 def _verify_cpu(args: argparse.Namespace, text: str) -> int:
     """A processor's evidence alone: everything that it needs is in it, so nothing is fetched."""
     report = appraise_cpu(
-        _unwrapped(text),
+        unquoted(text, INPUT_LIMITS),
         at=args.at,
         simulated_roots=_root(args.allow_simulated),
         expected=CpuExpected(report_data=args.report_data),

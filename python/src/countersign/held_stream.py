@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from .checks import CheckFailure, Limits
 from .fold import FoldError, parse_chunk
 from .forms import StreamForm, is_final_response
-from .input import attestation_in
+from .input import attestation_in, bounded
 from .sse import NamedEvent, NamedEventReader, SseError, is_done, write_named_event
 from .unproven import UnprovenAnswerError
+
+_LIMITS = Limits(max_characters=float("inf"))
+"""Of one event, whose bytes were counted."""
 
 
 class HeldStream:
@@ -104,11 +108,14 @@ def _look_at(form: StreamForm, event: NamedEvent) -> _Look:
         raise UnprovenAnswerError("stream_malformed")
     try:
         text = payload.decode("utf-8")
+        bounded(text, _LIMITS)
         if attestation_in(text) is not None:
             return _Look(passes=False, attested=True)
         chunk = parse_chunk(text)
     except (UnicodeDecodeError, FoldError) as cause:
         raise UnprovenAnswerError("stream_malformed") from cause
+    except CheckFailure as cause:
+        raise UnprovenAnswerError("stream_too_large") from cause
     # Some clients go by the name of an event, others by its type.
     if name is not None and chunk.get("type") != name:
         raise UnprovenAnswerError("stream_malformed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from .checks import CheckFailure, Limits
 from .encoding import EncodingError, from_base64, is_longer, length
@@ -17,6 +17,7 @@ from .strict_json import JsonTextError, duplicate_member, parse
 from .x509 import Certificate, DerError, parse_pem
 
 Json = Any
+Kind = Literal["attestation", "evidence", "cpu", "session"]
 
 
 @dataclass(frozen=True)
@@ -187,34 +188,65 @@ def _unwrapped(value: Json, limits: Limits) -> Json:
     """An attestation kept as text inside of JSON."""
     if not isinstance(value, str):
         return value
-    inner = _json(value, limits)
+    inner = parse_bounded(value, limits)
     if isinstance(inner, dict):
         no_duplicates(value)
     return inner
 
 
 def _parse(given: str, limits: Limits) -> tuple[Json, str]:
-    most = _MAX_CHARACTERS if limits.max_characters is None else limits.max_characters
-    if is_longer(given, most):
-        raise CheckFailure("too_large", f"more than {most} characters of JSON text")
     text = given.removeprefix("\ufeff")
-    value = _json(text, limits)
-    return (_json(value, limits), value) if isinstance(value, str) else (value, text)
+    value = parse_bounded(text, limits)
+    return (parse_bounded(value, limits), value) if isinstance(value, str) else (value, text)
 
 
-def _json(text: str, limits: Limits) -> Json:
-    _bounded(text, limits)
+def parse_bounded(text: str, limits: Limits) -> Json:
+    """The one way from untrusted text to JSON: counted before it is parsed. @raises CheckFailure: not_json, too_large"""
+    bounded(text, limits)
     try:
         return parse(text)
     except JsonTextError as cause:
         raise CheckFailure("not_json", "not JSON") from cause
 
 
-def _bounded(text: str, limits: Limits) -> None:
-    """Counted before it is parsed, which is what costs. @raises CheckFailure: too_large"""
+def bounded(text: str, limits: Limits) -> None:
+    """Counts only: parsing is the step that takes memory. @raises CheckFailure: too_large"""
+    most = _MAX_CHARACTERS if limits.max_characters is None else limits.max_characters
+    if is_longer(text, most):
+        raise CheckFailure("too_large", f"more than {most} characters of JSON text")
     most = _MAX_VALUES if limits.max_values is None else limits.max_values
     if not has_at_most(text, most):
         raise CheckFailure("too_large", f"more than {most} JSON names and values")
+
+
+def kind_of(text: str, limits: Limits) -> Kind:
+    """
+    What a text holds, by its shape. What is none of the others, or over the limits, counts as an attestation, whose reader
+    reports what is wrong.
+    """
+    try:
+        value, _ = _parse(text, limits)
+    except CheckFailure:
+        return "attestation"
+    if isinstance(value, list):
+        return "evidence"
+    if not isinstance(value, dict) or "raw" in value or "attestation" in value:
+        return "attestation"
+    if "statement" in value and "gpu" in value:
+        return "session"
+    return "cpu" if "type" in value and "report" in value else "attestation"
+
+
+def unquoted(given: str, limits: Limits) -> str:
+    """The text, or the text in it where it is a JSON string. A text over the limits stays as it is."""
+    text = given.removeprefix("\ufeff")
+    if not text.lstrip(" \t\n\r").startswith('"'):
+        return text
+    try:
+        value = parse_bounded(text, limits)
+    except CheckFailure:
+        return text
+    return value if isinstance(value, str) else text
 
 
 def _read_attestation(value: Json, limits: Limits) -> Attestation:
@@ -225,7 +257,7 @@ def _read_attestation(value: Json, limits: Limits) -> Attestation:
         raise _no("raw and token must be strings")
     if not isinstance(nonce, str) or _NONCE.fullmatch(nonce) is None:
         raise _no("nonce must be 64 lowercase hex digits")
-    _bounded(raw, limits)
+    bounded(raw, limits)
     cpu = value.get("cpu")
     if "cpu" in value and not isinstance(cpu, dict):
         raise _no("cpu must be an object")

@@ -11,7 +11,7 @@ import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { caseOf, memberOf } from '../cpu/cases.ts';
 import { wellFormed } from '../forms/ear-reports.ts';
 import { AT, simulatedRoot, streamed, transcript } from '../maker.ts';
-import { answerIn, makeSession, processorRoots } from '../session-maker.ts';
+import { answerIn, makeSession, processorRoots, statementDigest } from '../session-maker.ts';
 
 const CLI = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
@@ -92,6 +92,26 @@ describe('countersign verify --ear', () => {
     const bare = earOf(run('evidence', evidence, ...without, '--ear').stdout);
     expect(bare).toMatchObject({ ear_status: 'none', [APPRAISAL_CLAIMS]: { valid: true, level: 'gpu' } });
   });
+});
+
+test('--session: the policy judges the attestation that names it', () => {
+  const cpu = { statement_sha256: statementDigest(session), signature: answer.cpu.signature };
+  const short = file('short.json', JSON.stringify({ ...answer, cpu }));
+  const quoted = file('quoted.json', JSON.stringify(readFileSync(alone, 'utf8')));
+  const last = (...args: string[]) => {
+    const { status, stdout, stderr } = run('verify', short, ...given, ...args);
+    return [status, /^(IN)?VALID.*/m.exec(stdout)?.[0] ?? '', stderr];
+  };
+  expect(last()).toEqual([1, 'INVALID: cpu_missing', '']);
+  for (const held of [alone, quoted])
+    expect(last('--session', held, '--max-age', '300', '--max-batch', '1')).toEqual([0, 'VALID (level: none)', '']);
+  expect(last('--session', alone, '--max-age', '300', '--at', new Date(+AT + 900_000).toISOString())).toEqual([
+    1,
+    'INVALID: too_old',
+    '',
+  ]);
+  expect(last('--session', alone, '--require-level', 'gpu')).toEqual([1, 'INVALID: policy_refused', '']);
+  expect(last('--session', saved, '--max-age', '300')).toEqual([2, '', expect.stringContaining('--session')]);
 });
 
 describe('countersign export', () => {

@@ -105,6 +105,22 @@ describe('countersign verify', () => {
     );
   });
 
+  it('counts the values of a file before it parses it, and stops reading what has no end', () => {
+    const many = file('many.json', `[${'{},'.repeat(9 * 2 ** 20)}{}]`);
+    const { status, stdout } = spawnSync(
+      process.execPath,
+      ['--max-old-space-size=128', CLI, 'verify', many, '--json'],
+      {
+        encoding: 'utf8',
+      },
+    );
+    expect([status, JSON.parse(stdout).checks[0]]).toMatchObject([1, { status: 'fail', code: 'too_large' }]);
+    expect(run('verify', '/dev/zero')).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining('larger than 268435456 bytes'),
+    });
+  });
+
   it('takes a transcript as large as a gateway of default limits attests', async () => {
     const MI = 2 ** 20;
     const request = EXCHANGE.request.replace('Hi ', '\\"'.repeat(7.5 * MI));

@@ -274,10 +274,12 @@ describe('the proxy', () => {
   });
 
   it('needs no key outside of the seal, and says where the one inside is missing', async () => {
-    const inner = await serving('--api-key-file', file('inner', 'sk-inner\n'), '--min-level', 'none');
+    const own = ['--api-key-file', file('inner', 'sk-inner\n'), '--min-level', 'none'];
+    expect(String(await serving(...own).catch((error: Error) => error))).toContain('(status 401)');
+    const inner = await serving(...own, '--without-challenge');
     const openai = new OpenAI({ baseURL: inner.baseURL, apiKey: inner.apiKey });
     expect((await openai.chat.completions.create(CHAT)).choices[0]?.message.content).toBe('Hello.');
-    const none = await serving('--min-level', 'none');
+    const none = await serving('--min-level', 'none', '--without-challenge');
     expect(none.process.output()).toContain('countersign: the gateway answers 401 to GET /v1/models');
   });
 

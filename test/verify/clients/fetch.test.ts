@@ -267,6 +267,43 @@ describe('a verifying fetch', () => {
       expect((await readProven(send(`${gateway.url}/v1/${path}`))).refused).toBe('endpoint_not_proven');
   });
 
+  it('passes requests on as they were given, whatever their body is', async () => {
+    const received: unknown[] = [];
+    const network: typeof fetch = async (input, init) => {
+      const request = new Request(input, init);
+      received.push([request.method, request.headers.get('x-own'), await request.text()]);
+      return new Response('passed');
+    };
+    const send = verifyingFetch({ fetch: network, unprovenPaths: ['/v1/audio/speech'] });
+    const speech = `${gateway.url}/v1/audio/speech`;
+    const head = { method: 'POST', headers: { 'x-own': 'a' } };
+    const stream = () => ({ ...head, body: new Blob(['text']).stream(), duplex: 'half' as const });
+    const used = new Request(speech, { ...head, body: 'used' });
+    await used.text();
+    for (const [input, init] of [
+      [speech, stream()],
+      [new URL(speech), { ...head, body: 'text' }],
+      [new Request(speech, { ...head, body: 'text' })],
+      [new Request(speech, stream())],
+      [new Request(speech, { method: 'POST', body: 'text' }), { headers: { 'x-own': 'a' } }],
+      [used, { body: 'text' }],
+    ] satisfies Parameters<typeof fetch>[]) {
+      expect(await (await send(input, init)).text()).toBe('passed');
+      expect(received.pop()).toEqual(['POST', 'a', 'text']);
+    }
+    for (const [path, method, body] of [
+      ['models', 'GET', null],
+      ['chat/completions', 'HEAD', null],
+      ['chat/completions', 'OPTIONS', 'text'],
+    ] as const) {
+      await send(new Request(`${gateway.url}/v1/${path}`, { method, body }));
+      expect(received.pop()).toEqual([method, null, body ?? '']);
+    }
+    // A used body is the caller's error, as it is for any fetch.
+    await expect(send(used)).rejects.toThrow(TypeError);
+    expect(received).toEqual([]);
+  });
+
   it('takes no proof twice', async () => {
     backend.script = chatAnswer('Hello.');
     let kept: string | null = null;

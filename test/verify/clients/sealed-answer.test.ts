@@ -235,11 +235,14 @@ describe('under a verifying fetch', () => {
   async function ask(
     answerOf: (origin: Origin, opened: Opened) => Promise<object>,
     options: VerifyingFetchOptions = {},
+    wrap: (response: Response) => Response | Promise<Response> = (response) => response,
   ) {
     const origin = await makeOrigin();
     origin.answer = async (opened) => attested(await answerOf(origin, opened));
-    const { fetch } = client(origin);
-    const send = verifyingFetch({ ...SIMULATED, at: AT, fetch, ...options });
+    const sealed = client(origin);
+    const fetch: typeof globalThis.fetch = async (input, init) => wrap(await sealed.fetch(input, init));
+    const { simulatedRoot } = SIMULATED;
+    const send = verifyingFetch({ simulatedRoot, policy: { minLevel: 'none' }, at: AT, fetch, ...options });
     const headers = { 'content-type': 'application/json' };
     const init = { method: 'POST', headers, body: '{"model":"m"}' };
     return { ...(await readProven(send(`${origin.url}/v1/chat/completions`, init))), asked: asked(origin).length };
@@ -256,6 +259,18 @@ describe('under a verifying fetch', () => {
     expect(got).toEqual({ text: '', refused: 'session_mismatch', asked: 2 });
   });
 
+  it.each([
+    ['makes it anew', (response: Response) => new Response(response.body, response)],
+    ['clones it', (response: Response) => response.clone()],
+    ['reads it', async (response: Response) => new Response(await response.text(), response)],
+  ])('is held to its session by a wrapper that %s too', async (_how, wrap) => {
+    const other = await makeSession();
+    const good = await ask((origin, opened) => answerIn(origin.session(), chatOf(opened)), {}, wrap);
+    expect(good).toMatchObject({ text: expect.stringContaining('Hello.'), refused: null });
+    const got = await ask((_origin, opened) => answerIn(other, chatOf(opened)), {}, wrap);
+    expect(got).toMatchObject({ text: '', refused: 'session_mismatch' });
+  });
+
   it('one that no processor signed is refused', async () => {
     const got = await ask((_origin, opened) => attest(chatOf(opened)));
     expect(got).toEqual({ text: '', refused: 'session_mismatch', asked: 1 });
@@ -267,7 +282,10 @@ describe('under a verifying fetch', () => {
       return { ...made, cpu: { statement_sha256: statementDigest(session), signature: signAnswer(session, made) } };
     };
     const other = await makeSession();
-    const { session } = await verifySession({ ...other.cpu, gpu: other.gpu }, { ...SIMULATED, at: AT });
+    const { session } = await verifySession(
+      { ...other.cpu, gpu: other.gpu },
+      { simulatedRoot: SIMULATED.simulatedRoot, at: AT },
+    );
     const got = await ask((_origin, opened) => short(other, opened), { session });
     expect(got).toEqual({ text: '', refused: 'session_mismatch', asked: 2 });
     const unknown = await ask((origin, opened) => short(origin.session(), opened));

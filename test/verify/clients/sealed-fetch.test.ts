@@ -287,6 +287,18 @@ describe('the session', () => {
     expect(ohttp(origin)).toEqual([]);
   });
 
+  it.each([401, 403, 503])('is never taken without a challenge because of an error, such as %i', async (status) => {
+    const origin = await makeOrigin({ statement: { challenge: null } });
+    const between: Between = async (response, { url }) =>
+      url.includes('challenge=') ? new Response('', { status, headers: { 'retry-after': '0' } }) : response;
+    const demanding = client(origin, SIMULATED, between);
+    expect(await refusal(await demanding.chat())).toMatchObject({ status, code: 'session_unavailable' });
+    expect(ohttp(origin)).toEqual([]);
+    expect(asked(origin).every(({ url }) => url.includes('challenge='))).toBe(true);
+    const { chat } = client(origin, { ...SIMULATED, challenge: false }, between);
+    expect((await chat()).status).toBe(200);
+  });
+
   it('is asked for again while the gateway makes one for somebody else', async () => {
     const origin = await makeOrigin();
     let busy = 2;

@@ -53,7 +53,7 @@ class _Sealed:
         url: str,
         client: Any,
         edge_headers: Mapping[str, str] | None,
-        challenge: bool | None,
+        challenge: bool,
         padding: bool,
         on_session: Callable[[SessionReport], object] | None,
         on_refused: Callable[[SealedError], object] | None,
@@ -73,10 +73,6 @@ class _Sealed:
         headers = {**self._edge_headers, "accept": "application/json", "accept-encoding": "identity"}
         url = self._gateway.at(b"/v1/attestation/session" + query)
         return self._client.build_request("GET", url, headers=headers, timeout=_SESSION_TIMEOUT_SECONDS)
-
-    def _does_without(self, response: Any) -> bool:
-        """Whether the current session will do, where a challenge wants an API key, which could be read on the way."""
-        return self._challenge is None and response.status_code in (401, 403)
 
     def _sealed_request(self, inner: Any, body: Any) -> Any:
         headers = {**self._edge_headers, **OUTER_HEADERS}
@@ -116,8 +112,8 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
         Its default headers are sent in the clear.
     :param edge_headers: sent outside of the seal, with each sealed request and to get the session: a key of the edge's own, for one.
         Whatever stands before the gateway reads it.
-    :param challenge: whether the session must hold a challenge of this client, which shows that it was signed now. By default it is
-        asked for with one, and without where the gateway wants an API key for that.
+    :param challenge: whether the session must hold a challenge of this client, which shows that it was signed now. False: a session
+        of this hour will do, where the gateway wants an API key for a challenge and ``edge_headers`` are not to hold it.
     :param padding: whether requests are padded to the next of 1, 4, 16, 64 KiB, and above to whole 64 KiB.
     :param on_session: called with the report of each session that requests are sealed to from now on.
     :param on_refused: called with each error that a refusal stands for.
@@ -132,7 +128,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
         client: Any = None,
         *,
         edge_headers: Mapping[str, str] | None = None,
-        challenge: bool | None = None,
+        challenge: bool = True,
         padding: bool = False,
         on_session: Callable[[SessionReport], object] | None = None,
         on_refused: Callable[[SealedError], object] | None = None,
@@ -194,15 +190,12 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
             return self._sessions.current() or self._renewed()
 
     def _renewed(self) -> Sealing:
-        challenge = None if self._challenge is False else fresh_challenge()
+        challenge = fresh_challenge() if self._challenge else None
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             response = self._send(self._session_request(challenge))
             text = self._whole(response, MAX_SESSION_BYTES)
             if response.status_code == 200:
                 break
-            if challenge is not None and self._does_without(response):
-                challenge = None
-                continue
             if response.status_code != 503 or attempt == _MAX_ATTEMPTS:
                 raise session_refusal_of(response)
             time.sleep(_wait_seconds(response))
@@ -254,7 +247,7 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
         client: Any = None,
         *,
         edge_headers: Mapping[str, str] | None = None,
-        challenge: bool | None = None,
+        challenge: bool = True,
         padding: bool = False,
         on_session: Callable[[SessionReport], object] | None = None,
         on_refused: Callable[[SealedError], object] | None = None,
@@ -314,15 +307,12 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
             return self._sessions.current() or await self._renewed()
 
     async def _renewed(self) -> Sealing:
-        challenge = None if self._challenge is False else fresh_challenge()
+        challenge = fresh_challenge() if self._challenge else None
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             response = await self._send(self._session_request(challenge))
             text = await self._whole(response, MAX_SESSION_BYTES)
             if response.status_code == 200:
                 break
-            if challenge is not None and self._does_without(response):
-                challenge = None
-                continue
             if response.status_code != 503 or attempt == _MAX_ATTEMPTS:
                 raise session_refusal_of(response)
             await anyio.sleep(_wait_seconds(response))

@@ -1,0 +1,36 @@
+// The one way from untrusted text to JSON: characters, names and values are counted before the text is parsed.
+import { hasAtMost } from '../../proto/json.ts';
+import { CheckFailure, type Limits } from './checks.ts';
+
+const MAX_CHARACTERS = 64 * 1024 * 1024;
+/** More than a response of 64 MiB has, even one full of token probabilities. */
+export const MAX_VALUES = 16 * 1024 * 1024;
+
+/** @throws {CheckFailure} too_large, not_json */
+export function parseBounded(text: string, limits: Limits = {}): unknown {
+  bounded(text, limits);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new CheckFailure('not_json', 'not JSON', { cause });
+  }
+}
+
+/** Counts only: parsing is the step that takes memory. @throws {CheckFailure} too_large */
+export function bounded(text: string, { maxCharacters = MAX_CHARACTERS, maxValues = MAX_VALUES }: Limits = {}): void {
+  if (text.length > maxCharacters)
+    throw new CheckFailure('too_large', `more than ${maxCharacters} characters of JSON text`);
+  if (!hasAtMost(text, maxValues)) throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
+}
+
+/** The text without a byte order mark, or the text in it where it is a JSON string. A text over the limits stays as it is. */
+export function unquoted(given: string, limits: Limits = {}): string {
+  const text = given.startsWith('\ufeff') ? given.slice(1) : given;
+  if (!text.trimStart().startsWith('"')) return text;
+  try {
+    return parseBounded(text, limits) as string;
+  } catch (error) {
+    if (error instanceof CheckFailure) return text;
+    throw error;
+  }
+}
