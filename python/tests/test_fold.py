@@ -393,12 +393,13 @@ def test_a_response_that_says_other_than_was_streamed_does_not_fold(
 def test_calls_come_in_the_order_of_the_response_and_under_their_place() -> None:
     other = {**CALL, "id": "d", "call_id": "l", "arguments": "[]"}
     one, two = item_event("added", CALL), item_event("added", other, output_index=1)
-    ends = item_event("done", CALL), item_event("done", other, output_index=1)
-    assert response(one, two, *ends, output=[CALL, other])
+    end, end_of_two = item_event("done", CALL), item_event("done", other, output_index=1)
+    assert response(one, end, two, end_of_two, output=[CALL, other])
     for events in (
-        (two, one, *ends),
-        (one, {**two, "output_index": 0}, *ends),
-        (item_event("added", BEGUN_CALL), two, arguments("delta", "{}", output_index=1), *ends),
+        (two, end_of_two, one, end),
+        (one, two, end, end_of_two),
+        (one, end, {**two, "output_index": 0}, end_of_two),
+        (item_event("added", BEGUN_CALL), end, two, arguments("delta", "{}", output_index=1), end_of_two),
     ):
         with pytest.raises(FoldError):
             response(*events, output=[CALL, other])
@@ -417,8 +418,52 @@ def test_calls_have_names_of_their_own() -> None:
 
 
 def test_only_events_of_parts_have_a_part() -> None:
-    other = {"type": "response.x.added", "part": {"type": "output_text", "text": "hidden"}}
-    assert response(text_delta("ab"), other, {**other, "type": "response.x.done"}, output=[ITEM])
+    part = {"type": "output_text", "text": "hidden"}
+    assert response(text_delta("ab"), {"type": "response.in_progress", "part": part}, output=[ITEM])
+
+
+def test_an_event_of_a_type_that_has_no_rule_does_not_fold() -> None:
+    for kind in ("response.x.added", "response.x.done", "response.x.delta", "x"):
+        with pytest.raises(FoldError, match="of a type that has no rule"):
+            response(text_delta("ab"), {"type": kind}, output=[ITEM])
+
+
+def test_a_citation_that_is_shown_is_one_of_the_response() -> None:
+    citation = {"type": "url_citation", "url": "https://example.com/"}
+    cited = {**ITEM, "content": [{"type": "output_text", "text": "ab", "annotations": [citation]}]}
+    kind = "response.output_text.annotation.added"
+
+    def shown(annotation: object) -> dict[str, object]:
+        return {"type": kind, "output_index": 0, "item_id": ITEM["id"], "annotation": annotation}
+
+    assert response(text_delta("ab"), shown(citation), output=[cited])
+    with pytest.raises(FoldError):
+        response(text_delta("ab"), shown({**citation, "url": "https://example.org/"}), output=[cited])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '{"__proto__":{"a":1}}',
+        '{"\\u005f_proto__":{"a":1}}',
+        '{"message":{"content":"hidden"}}',
+        '{"service_tier":{"a":1}}',
+        delta('"content":"hidden"'),
+        chunk('{"index":0,"text":"hidden"}'),
+    ],
+)
+def test_a_chunk_that_readers_would_take_differently_does_not_fold(more: str) -> None:
+    end = '{"object":"chat.completion.chunk","service_tier":"x","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}'
+    assert fold_payloads([end, delta('"role":"assistant","content":""')])
+    refused([end, more])
+
+
+def test_citations_and_probabilities_are_added() -> None:
+    def one(value: int) -> str:
+        return chunk(f'{{"index":0,"delta":{{"annotations":[{value}]}},"logprobs":{{"content":[{value}]}}}}')
+
+    folded = json.loads(fold_payloads([one(1), one(2)]))["choices"][0]
+    assert folded["message"]["annotations"] == folded["logprobs"]["content"] == [1, 2]
 
 
 def test_an_error_says_whether_a_rule_or_the_form_is_broken() -> None:

@@ -29,7 +29,7 @@ from .options import (
     read_options,
 )
 from .raw import RawParts, nonce_of, split_raw
-from .strict_json import JsonTextError
+from .strict_json import JsonTextError, duplicate_member
 from .tokens import ParsedToken, TokenDevice, check_token_digests, parse_token, verify_token_signature
 from .tokens.signature import TokenKeys
 from .topology import VerifiedDevice
@@ -223,6 +223,9 @@ def _other_hash(message: str) -> CheckFailure:
 def _check_members(raw: str) -> Passed[RawParts]:
     try:
         parts = split_raw(raw)
+        # Readers differ in which of the two they take, so nobody could say what was signed. A request is the caller's own.
+        if duplicate_member(parts.response) is not None:
+            raise JsonTextError("the response in raw names a member twice")
     except JsonTextError as cause:
         raise CheckFailure("raw_malformed", str(cause)) from cause
     return passed(f"request, response{'' if parts.stream is None else ', stream'} and timestamp", parts)

@@ -48,8 +48,12 @@ def parse_chunk(payload: str) -> Chunk:
         return {}
     if not isinstance(value, dict):
         raise broken("a chunk is not a JSON object")
-    # Readers differ in which of two members of one name they take.
-    if duplicate_member(payload) is not None:
+    # Readers differ in which of two members of one name they take. Copied into another object of JavaScript, `__proto__` is its
+    # prototype.
+    name = duplicate_member(payload, "__proto__")
+    if name == "__proto__":
+        raise FoldError("a chunk names __proto__")
+    if name is not None:
         raise broken("a chunk names a member twice")
     return value
 
@@ -235,6 +239,8 @@ class Fold:
         """@raises FoldError"""
         if is_error(chunk):
             raise broken("a chunk is an error")
+        if self._goes_on(chunk):
+            raise FoldError("a choice goes on after its end")
         self.join(self._completion, chunk, _OF_PAYLOAD)
         while self._todo:
             into, value, depth = self._todo.popleft()
@@ -246,6 +252,21 @@ class Fold:
                 for name, member in value.items():
                     into[name] = self._carried(into.get(name), member, depth + 1)
         self._check_payload(chunk)
+
+    def _goes_on(self, chunk: Chunk) -> bool:
+        """Whether a choice that has finished gets more. Some clients stop reading there."""
+        choices, known = chunk.get("choices"), self._completion.get("choices")
+        if not isinstance(choices, list) or not isinstance(known, _ByIndex):
+            return False
+        for choice in choices:
+            index = number_of(choice.get("index")) if isinstance(choice, dict) else None
+            if index is None or not known.items.get(index, {}).get("finish_reason"):  # type: ignore[call-overload]
+                continue
+            delta = choice.get("delta")
+            more = [value for name, value in delta.items() if name != "role"] if isinstance(delta, dict) else []
+            if choice.get("text") not in (None, "") or any(not _is_nothing(value) for value in more):
+                return True
+        return False
 
     def _check_payload(self, chunk: Chunk) -> None:
         """Rule 2. @param chunk that has been merged."""
@@ -289,6 +310,8 @@ class Fold:
         """What stands where `before` stood. What a container gets is merged into it afterwards."""
         if value is None:
             return before
+        if before is not None and _kind_of(before) != _kind_of(value):
+            raise FoldError("a member changes its JSON type")
         if isinstance(value, str):
             return before if value == "" and isinstance(before, str) else value
         if not isinstance(value, list | dict):
@@ -349,6 +372,16 @@ def _index_of(item: Json) -> int | None:
     return index if index is not None and 0 <= index <= MAX_INDEX else None
 
 
+def _kind_of(value: Json) -> str:
+    if isinstance(value, bool | str | list | dict):
+        return next(kind.__name__ for kind in (bool, str, list, dict) if isinstance(value, kind))
+    return "number"
+
+
+def _is_nothing(value: Json) -> bool:
+    return value is None or (isinstance(value, str | list) and len(value) == 0)
+
+
 def _string(value: Json) -> str:
     if not isinstance(value, str):
         raise FoldError("a shown member is no text")
@@ -400,6 +433,15 @@ def _last_object(_: Fold, into: Chunk, name: str, value: Json) -> None:
 
 def _refused(_: Fold, into: Chunk, name: str, value: Json) -> None:
     raise FoldError("a choice of a stream has a message")
+
+
+def _refused_in_chunk(_: Fold, into: Chunk, name: str, value: Json) -> None:
+    raise FoldError("a chunk has a message")
+
+
+def _added(_: Fold, into: Chunk, name: str, value: Json) -> None:
+    """A list whose items clients show one after another."""
+    _held(into, name, list).extend(_list(value))
 
 
 def _content(_: Fold, into: Chunk, name: str, value: Json) -> None:
@@ -472,10 +514,12 @@ _OF_DELTA: Mapping[str, Join] = {
     "tool_calls": _calls,
     "function_call": _object_of(_FUNCTION),
     "audio": _object_of({"id": _once, "data": _appended, "transcript": _appended}),
+    "annotations": _added,
 }
 _OF_CHOICE: Mapping[str, Join] = {
     "text": _appended,
     "finish_reason": _once,
+    "logprobs": _object_of({"content": _added, "refusal": _added}),
     "delta": _delta,
     "message": _refused,
 }
@@ -485,6 +529,7 @@ _OF_PAYLOAD: Mapping[str, Join] = {
     "object": _once,
     "model": _once,
     "usage": _last_object,
+    "message": _refused_in_chunk,
     "choices": Fold.add_choices,
 }
 

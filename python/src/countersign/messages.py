@@ -29,6 +29,15 @@ any other, and show its text all the same.
 """
 _APPENDED = {"text_delta": "text", "thinking_delta": "thinking", "compaction_delta": "content"}
 """By a delta's type the member that it appends, of its own and of the block."""
+_MEMBERS = {
+    "text_delta": ("text",),
+    "citations_delta": ("citation",),
+    "thinking_delta": ("thinking", "estimated_tokens"),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
+    "input_json_delta": ("partial_json",),
+}
+"""What a delta may have beside its type: some applications show a text wherever it stands."""
 _BLOCK_EVENTS = ("content_block_start", "content_block_delta", "content_block_stop")
 _STOPS = ("stop_reason", "stop_sequence")
 SET_BY_DELTA = ("stop_reason", "stop_sequence", "stop_details", "container")
@@ -130,6 +139,8 @@ class MessageEvents:
                 raise FoldError("a delta is of no block that is open")
             if not _fits(delta.get("type"), at.value.get("type")):
                 raise FoldError("a delta does not fit its block, or is of a type that has no rule")
+            if not delta.keys() <= {"type", *_MEMBERS[delta["type"]]}:
+                raise FoldError("a delta has a member of another type")
             _add_delta(at, delta)
 
     def _take_delta(self, message: Chunk, event: Chunk) -> EventKind:

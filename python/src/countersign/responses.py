@@ -61,7 +61,17 @@ _ROWS_OF = {
 }
 """By the type of an item."""
 _PART_TYPES = frozenset(row.part[1] for row in _ROWS.values() if row.part is not None)
-_PART_EVENT = re.compile(r"response\.(?:content|reasoning_summary)_part\.(?:added|done)")
+_ANNOTATION = "response.output_text.annotation.added"
+_EVENTS = re.compile(
+    r"keepalive|ping|response\.(?:created|queued|in_progress|(?:content|reasoning|reasoning_summary)_part\.(?:added|done)"
+    r"|output_text\.annotation\.added"
+    r"|(?:web_search|file_search|code_interpreter|image_generation|mcp)_call"
+    r"\.(?:in_progress|searching|interpreting|generating|partial_image|completed|failed)"
+    r"|mcp_list_tools\.(?:in_progress|completed|failed))"
+)
+"""Other events: they tell of states, and show nothing. A client could show one of a new type."""
+_PART_EVENT = re.compile(r"response\.(?:content|reasoning|reasoning_summary)_part\.(?:added|done)")
+_GROWING = frozenset(row.member for row in _ROWS.values())
 _HOLDERS = ("content", "summary", "arguments", "input", "code")
 _IDENTITY = ("type", "name", "call_id")
 """Members of a call by which clients tell it, from its first event on."""
@@ -176,6 +186,7 @@ class _Streamed:
         self.ends: dict[_Part, str] = {}
         self.added: list[tuple[_Place, Chunk]] = []
         self.done: list[tuple[_Place, Chunk]] = []
+        self.annotations: list[tuple[_Place, Json]] = []
         self._texts: set[str] = set()
         """Messages and reasoning that have begun."""
         self._last: dict[tuple[_Row, _Place], float | None] = {}
@@ -218,9 +229,10 @@ class _Streamed:
             self._record_part(kind, place, event, event["part"])
         row = _ROWS.get(kind.rpartition(".")[0])
         if row is None:
-            # A client could show it.
-            if kind.endswith(".delta"):
-                raise FoldError("a delta is of a type that has no rule")
+            if _EVENTS.fullmatch(kind) is None:
+                raise FoldError("an event is of a type that has no rule")
+            if kind == _ANNOTATION:
+                self.annotations.append((place, event.get("annotation")))
         elif kind.endswith(".delta"):
             text = text_in(event.get("delta"))
             part = _part_of(row, place, event)
@@ -278,6 +290,8 @@ class _Item:
     done: bool = False
     name: str | None = None
     """The id that the events of a call give it. None: none came."""
+    annotations: set[str] | None = None
+    """JSON of its citations, once they are asked for."""
 
 
 class _Output:
@@ -307,6 +321,9 @@ class _Output:
             at.added, last = True, at.place
             if not all(_is_identity(item.get(name), at.final.get(name)) for name in _IDENTITY):
                 raise _differs()
+            fixed = item.keys() - _UNSHOWN - _GROWING
+            if any(not is_empty(item[name]) and not _is_same(item[name], at.final.get(name)) for name in fixed):
+                raise _differs()
         self._check_ends(streamed, deltas)
         for place, item in streamed.done:
             at = self._item_at(place)
@@ -315,6 +332,8 @@ class _Output:
             at.done = True
             if not _is_same(item, at.final):
                 raise _differs()
+        for place, annotation in streamed.annotations:
+            self._check_annotation(place, annotation)
         calls = [call for call in (_id_of(item.final.get("call_id")) for item in self._items) if call is not None]
         if len(set(calls)) < len(calls):
             raise FoldError("two calls have the same id")
@@ -327,6 +346,15 @@ class _Output:
         for row, text in shown.items():
             if row.part is not None and text != joined.get(row, ""):
                 raise _differs()
+
+    def _check_annotation(self, place: _Place, annotation: Json) -> None:
+        """A citation that is shown is one of the item's."""
+        at = self._item_at(place, _OUTPUT)
+        if at.annotations is None:
+            parts = _list_in(at.final, "content")
+            at.annotations = {stringify(one) for part in parts for one in _list_in(part, "annotations")}
+        if stringify(annotation) not in at.annotations:
+            raise _differs()
 
     def _take_deltas(self, streamed: _Streamed) -> tuple[dict[_Row, str], dict[_Part, str]]:
         """What is streamed of each item. Returns all deltas of each row in their order, and those of each part."""

@@ -269,10 +269,11 @@ _LIST = object()
 _OBJECT = object()
 
 
-def duplicate_member(text: str) -> str | None:
-    """A name that occurs twice in one object, at any depth, or None. @param text JSON."""
+def duplicate_member(text: str, forbidden: str | None = None) -> str | None:
+    """A name that occurs twice in one object, at any depth, or is `forbidden`; None: there is none. @param text JSON."""
+    may_be_there = forbidden is not None and (forbidden in text or "\\u" in text)
     try:
-        if _decoded(text, _NAMES_ONCE)[0]:
+        if _decoded(text, _NAMES_ONCE)[0] and not may_be_there:
             return None
     except _NameTwice:
         pass
@@ -287,7 +288,7 @@ def duplicate_member(text: str) -> str | None:
             names = open_names[-1] if open_names else None
             if names is not None and text.startswith(":", skip_space(text, end)):
                 name = parse_string(text[start:end])
-                if name in names:
+                if name in names or name == forbidden:
                     return name
                 names.add(name)
         elif character in "]}":
