@@ -113,7 +113,7 @@ export class Output {
 
   /** Compares a `.done` with its deltas. A call may come in one piece. */
   check({ kind, deltas, done, ...place }: Part): void {
-    if (done === null || (done === '' && deltas === null)) return;
+    if (done === null || (done === '' && deltas === null && kind.parts !== undefined)) return;
     const { streamed } = this.#itemAt(place, kind);
     if (kind.parts === undefined && !streamed.has(kind)) streamed.set(kind, done);
     // Some engines give the `.done` another id than its deltas.

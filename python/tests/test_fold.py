@@ -405,6 +405,18 @@ def test_calls_come_in_the_order_of_the_response_and_under_their_place() -> None
             response(*events, output=[CALL, other])
 
 
+def test_the_end_of_an_empty_call_stands_at_its_place() -> None:
+    empty = {**CALL, "arguments": ""}
+
+    def events(output_index: float) -> list[dict[str, Any]]:
+        return [item_event("added", empty), arguments("done", "", output_index=output_index), item_event("done", empty)]
+
+    assert response(*events(0), output=[empty])
+    for wrong in (1, 0.5, 10_001):
+        with pytest.raises(FoldError):
+            response(*events(wrong), output=[empty])
+
+
 def test_calls_have_names_of_their_own() -> None:
     def refuses(first: dict[str, Any], second: dict[str, Any], *more: dict[str, Any]) -> None:
         output = [first, second]

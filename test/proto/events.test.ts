@@ -252,6 +252,15 @@ describe('the events of a response', () => {
       ],
       [CALL],
     ],
+    ...[1, 0.5, 10_001].map<[string, readonly Event[], readonly unknown[]]>((output_index) => [
+      `the end of an empty call at place ${output_index}`,
+      [
+        added({ ...CALL, arguments: '' }),
+        { ...args(''), output_index, type: 'response.function_call_arguments.done', arguments: '' },
+        done({ ...CALL, arguments: '' }),
+      ],
+      [{ ...CALL, arguments: '' }],
+    ]),
     ['a call to search that was not announced', [text('Pay A')], [MESSAGE, { type: 'web_search_call', id: 'ws' }]],
     ['output before its end', [{ type: 'response.in_progress', response: body([MESSAGE]) }, text('Pay A')], [MESSAGE]],
     ['another model', [{ type: 'response.in_progress', response: { model: 'x' } }, text('Pay A')], [MESSAGE]],

@@ -371,7 +371,7 @@ class _Output:
     def _check_ends(self, streamed: _Streamed, deltas: dict[_Part, str]) -> None:
         """Rule 6. @param deltas of each part."""
         for part, text in streamed.ends.items():
-            if text == "" and part not in deltas:
+            if text == "" and part not in deltas and part.row.part is not None:
                 continue
             of_item = self._item_at(part.place, part.row).streamed
             # A call may come in one piece.
