@@ -242,7 +242,7 @@ export const COMMANDS: readonly Command[] = [
       ...PROCESSOR,
     ],
     examples: [
-      'countersign proxy --gateway https://gateway.example --reference reference.json --api-key-file key',
+      'countersign proxy --gateway https://gateway.example --reference reference.json --api-key-file key --without-challenge',
       'countersign proxy --gateway http://127.0.0.1:8080 --allow-simulated run/simulated-root/root.pem --min-level none',
     ],
   },
