@@ -2,6 +2,7 @@
 import {
   appraiseAttestation,
   appraiseEvidence,
+  attestationIn,
   type Claims,
   createCollateral,
   type VerificationReport,
@@ -59,15 +60,14 @@ function optionsFor(subject: Subject, { service, simulatedRoots, collateral: ask
       response: subject.asked && subject.transcript === null ? subject.text : undefined,
       request: subject.request ?? undefined,
       transcript: subject.transcript ?? undefined,
-      // Of a stream the text is the event that carries the attestation.
-      event: subject.transcript !== null,
     },
   };
 }
 
 async function appraise(subject: Subject, options: VerifyOptions): Promise<VerificationReport> {
   const { kind, text, transcript } = subject;
-  const input = text === '' ? (transcript ?? '') : text;
+  // Of a stream the text is the event that carries the attestation, and the stream is compared whole.
+  const input = transcript === null ? text : ((text === '' ? null : attestationIn(text)) ?? transcript);
   if (kind === 'evidence') return appraiseEvidence(input, options);
   if (kind === 'attestation') return appraiseAttestation(input, options);
   // These come with the first file of their kind.

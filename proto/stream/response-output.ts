@@ -47,6 +47,8 @@ export interface Part extends Place {
   /** All its deltas; null: none came. */
   deltas: string | null;
   done: string | null;
+  /** Whether its own `.done` came. */
+  ended: boolean;
 }
 
 export const differs = () => new FoldError('the final response differs from what was streamed');

@@ -126,7 +126,12 @@ export class ResponseEvents implements EventRecord {
       if (!EVENTS.test(type)) throw new FoldError('an event is of a type that has no rule');
       if (type === ANNOTATION) this.#annotations.push({ ...place, item: { annotation: event.annotation } });
     } else if (type.endsWith('.delta')) this.#addText(place, kind, event, textOf(event.delta));
-    else if (type.endsWith('.done')) this.#endText(place, kind, event, textOf(event[kind.member]));
+    else if (type.endsWith('.done')) {
+      const part = this.#endText(place, kind, event, textOf(event[kind.member]));
+      // Some clients take the text from here each time.
+      if (part.ended) throw new FoldError('a text ends twice');
+      part.ended = true;
+    }
   }
 
   /** `response.content_part.added` and `.done`, and those of `reasoning_part` (vLLM) and `reasoning_summary_part`. */
@@ -139,11 +144,12 @@ export class ResponseEvents implements EventRecord {
     else for (const [kind, text] of textsOf(item)) if (text !== '') this.#endText(place, kind, event, text);
   }
 
-  #endText(place: Place, kind: TextKind, event: Event, text: string): void {
+  #endText(place: Place, kind: TextKind, event: Event, text: string): Part {
     if (kind.parts === undefined) this.#checkOpen(place);
     const part = this.#partOf(place, kind, event);
     if (part.done !== null && part.done !== text) throw new FoldError('a text ends twice');
     part.done = text;
+    return part;
   }
 
   #checkOpen({ item_id, output_index }: Place): void {
@@ -177,7 +183,7 @@ export class ResponseEvents implements EventRecord {
   #partOf(place: Place, kind: TextKind, event: Event): Part {
     const index = kind.parts === undefined ? null : numberOf(event[kind.parts[1]]);
     const key = JSON.stringify([kind.name, place.item_id, place.output_index, index]);
-    const part = this.#parts.get(key) ?? { ...place, kind, deltas: null, done: null };
+    const part = this.#parts.get(key) ?? { ...place, kind, deltas: null, done: null, ended: false };
     this.#parts.set(key, part);
     return part;
   }

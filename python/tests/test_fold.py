@@ -417,6 +417,12 @@ def test_the_end_of_an_empty_call_stands_at_its_place() -> None:
             response(*events(wrong), output=[empty])
 
 
+def test_a_text_ends_once() -> None:
+    assert response(text_delta("ab"), DONE, output=[ITEM])
+    with pytest.raises(FoldError, match="ends twice"):
+        response(text_delta("ab"), DONE, DONE, output=[ITEM])
+
+
 def test_calls_have_names_of_their_own() -> None:
     def refuses(first: dict[str, Any], second: dict[str, Any], *more: dict[str, Any]) -> None:
         output = [first, second]

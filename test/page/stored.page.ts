@@ -107,11 +107,14 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
   test('a batched one says of how many it is one, and where its path leads; in another place it is not valid', async () => {
     const { raw } = JSON.parse(whole).attestation;
     const { nonce, batch } = batchOf(raw, 5, 3);
-    const signed = await stage.service.sidecar.attester.attest(nonce as Nonce, new AbortController().signal);
+    const { token, evidence } = await stage.service.sidecar.attester.attest(
+      nonce as Nonce,
+      new AbortController().signal,
+    );
     const { page, complaints, close } = await stage.visit();
     await page.click('#to-check');
     const check = async (member: unknown, kind: string) => {
-      await page.fill('#paste', JSON.stringify({ ...signed, raw, nonce, batch: member }));
+      await page.fill('#paste', JSON.stringify({ token, evidence, raw, nonce, batch: member }));
       await page.click('#drop button[type=submit]');
       await verdict(page, kind);
       return page.textContent('.hashes');

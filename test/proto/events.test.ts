@@ -263,6 +263,11 @@ describe('the events of a response', () => {
     ]),
     ['a call to search that was not announced', [text('Pay A')], [MESSAGE, { type: 'web_search_call', id: 'ws' }]],
     ['output before its end', [{ type: 'response.in_progress', response: body([MESSAGE]) }, text('Pay A')], [MESSAGE]],
+    [
+      'a text that ends twice',
+      [text('Pay A'), ...[1, 2].map(() => ({ ...text(''), type: 'response.output_text.done', text: 'Pay A' }))],
+      [MESSAGE],
+    ],
     ['another model', [{ type: 'response.in_progress', response: { model: 'x' } }, text('Pay A')], [MESSAGE]],
   ])('are refused with %s', (_name, events, output) => {
     expect(() => textOf('response', [begun, ...events, completed(output)])).toThrow(FoldError);

@@ -493,6 +493,9 @@ def compare(stream: Stream, found: dict[str, Any]) -> None:
             continue
         found.setdefault("shown", {}).setdefault(name, 0)
         found["shown"][name] += 1
+        if not signed:
+            # langchain-openai makes an empty message where no choice came.
+            shown = [one for one in shown if one.text or one.refusal or one.thinking or one.calls]
         if len(shown) != len(signed):
             pairs: Iterable[Any] = [("choices", len(shown), len(signed))]
         else:

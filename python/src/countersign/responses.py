@@ -184,6 +184,8 @@ class _Streamed:
         self.deltas: list[tuple[_Part, str]] = []
         """And the texts that calls begin with."""
         self.ends: dict[_Part, str] = {}
+        self._ended: set[_Part] = set()
+        """Whose own `.done` came."""
         self.added: list[tuple[_Place, Chunk]] = []
         self.done: list[tuple[_Place, Chunk]] = []
         self.annotations: list[tuple[_Place, Json]] = []
@@ -242,7 +244,12 @@ class _Streamed:
                 self._check_index(part)
             self._add(part, text)
         elif kind.endswith(".done"):
-            self._end(_part_of(row, place, event), text_in(event.get(row.member)))
+            part = _part_of(row, place, event)
+            self._end(part, text_in(event.get(row.member)))
+            # Some clients take the text from here each time.
+            if part in self._ended:
+                raise FoldError("a text ends twice")
+            self._ended.add(part)
 
     def _record_part(self, kind: str, place: _Place, event: Chunk, part: Chunk) -> None:
         """`response.content_part.added` and `.done`, and those of `response.reasoning_summary_part`."""
