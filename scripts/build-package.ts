@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import { manPage } from '../verify/cli/help.ts';
 
-/** Of what a page loads to verify an attestation; the checks of a processor's evidence are loaded when there is some. */
+/** Of what a page loads to verify an attestation; what a processor's evidence and streams of named events need is loaded when there are some. */
 export const MAX_GZIPPED_BYTES = 45 * 1024;
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -18,7 +18,7 @@ const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.m
 export interface Weight {
   /** What is loaded at once. */
   readonly first: number;
-  /** What is loaded when it is needed: of `verifyAttestation`, the checks of a processor's evidence. */
+  /** What is loaded when it is needed: of `verifyAttestation`, what a processor's evidence and streams of named events need. */
   readonly later: number;
 }
 
@@ -71,7 +71,7 @@ async function main(): Promise<void> {
   console.log(
     `${PACKAGE.slice(dirname(dirname(PACKAGE)).length + 1)}: ${first} bytes gzipped to verify an attestation`,
   );
-  console.log(`(the bar is ${MAX_GZIPPED_BYTES}), ${later} more for a processor's evidence`);
+  console.log(`(the bar is ${MAX_GZIPPED_BYTES}), ${later} more for a processor's evidence and streams of named events`);
   const sealing = await weigh(SEALING);
   const sealed = sealing.first + sealing.later;
   console.log(`${sealed} for ./fetch and ./sealed together (the bar is ${MAX_SEALED_GZIPPED_BYTES})`);

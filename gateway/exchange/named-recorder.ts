@@ -3,7 +3,8 @@
 import { isUtf8 } from 'node:buffer';
 import { topLevelMembers } from '../../proto/json.ts';
 import { type EventKind, type EventRecord, isFinalResponse } from '../../proto/stream/events.ts';
-import { recordEvents, type StreamForm } from '../../proto/stream/forms.ts';
+import type { StreamForm } from '../../proto/stream/forms.ts';
+import { recordEvents } from '../../proto/stream/record-events.ts';
 import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { bufferOf, EMPTY, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';

@@ -27,6 +27,10 @@ export interface EventRecord {
 export const isFinalResponse = (type: unknown): boolean =>
   type === 'response.completed' || type === 'response.incomplete';
 
+/** Members of `delta` in a message_delta, and of the event itself, that are set on the message. */
+export const SET_BY_DELTA: readonly string[] = ['stop_reason', 'stop_sequence', 'stop_details', 'container'];
+export const SET_BY_EVENT: readonly string[] = ['context_management'];
+
 export type Event = Record<string, unknown> & { readonly type: string };
 
 /** @throws {FoldError} */

@@ -1,8 +1,5 @@
-// How the endpoints stream, and the record of a stream in each form. docs/attestation.md §3 states the rules in prose.
+// How the endpoints stream.
 import { CHAT_ENDPOINT } from '../attestation/raw.ts';
-import type { EventRecord } from './events.ts';
-import { MessageEvents } from './messages.ts';
-import { ResponseEvents } from './responses.ts';
 
 /** How an endpoint streams. `completion`: payloads without names (fold.ts). */
 export type StreamForm = 'completion' | 'response' | 'message';
@@ -17,10 +14,6 @@ const FORMS: Readonly<Record<string, StreamForm>> = {
 /** null: no rule covers streams of this endpoint, so they cannot be proven. */
 export function streamFormOf(endpoint: string): StreamForm | null {
   return Object.hasOwn(FORMS, endpoint) ? (FORMS[endpoint] ?? null) : null;
-}
-
-export function recordEvents(form: Exclude<StreamForm, 'completion'>): EventRecord {
-  return form === 'response' ? new ResponseEvents() : new MessageEvents();
 }
 
 /**

@@ -2,7 +2,15 @@
 // events fold into it, as Anthropic's own clients do.
 import { duplicateMember } from '../json.ts';
 import { isJsonObject, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from '../kept-numbers.ts';
-import { type Event, type EventKind, type EventRecord, readEvent, textOf } from './events.ts';
+import {
+  type Event,
+  type EventKind,
+  type EventRecord,
+  readEvent,
+  SET_BY_DELTA,
+  SET_BY_EVENT,
+  textOf,
+} from './events.ts';
 import { broken, FoldError } from './fold.ts';
 
 type Json = Record<string, unknown>;
@@ -14,9 +22,6 @@ interface Block {
   input: string;
 }
 
-/** Members of `delta` in a message_delta, and of the event itself, that are set on the message. */
-export const SET_BY_DELTA: readonly string[] = ['stop_reason', 'stop_sequence', 'stop_details', 'container'];
-export const SET_BY_EVENT: readonly string[] = ['context_management'];
 /** What a delta may have beside its type: some applications show a text wherever it stands. */
 const MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
   ['text_delta', ['text']],

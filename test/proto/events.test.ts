@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import type { EventRecord } from '../../proto/stream/events.ts';
 import { FoldError } from '../../proto/stream/fold.ts';
-import { recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/forms.ts';
+import { type StreamForm, streamFormOf } from '../../proto/stream/forms.ts';
+import { recordEvents } from '../../proto/stream/record-events.ts';
 import { responseBody, responseEvents } from '../support/named-streams.ts';
 
 type Form = Exclude<StreamForm, 'completion'>;

@@ -2,7 +2,8 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
-import { choicesAsked, recordEvents, streamFormOf } from '../../proto/stream/forms.ts';
+import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
+import { recordEvents } from '../../proto/stream/record-events.ts';
 import { usePython } from '../support/line-process.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';
 

@@ -1,7 +1,8 @@
 // A stream of events, as a backend sends it, and the response that is signed for it.
 
 import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
-import { recordEvents, streamFormOf } from '../../proto/stream/forms.ts';
+import { streamFormOf } from '../../proto/stream/forms.ts';
+import { recordEvents } from '../../proto/stream/record-events.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: these tests read and change JSON of every shape.
 export type Json = any;

@@ -3,9 +3,9 @@ import type { Attestation } from '../../proto/attestation/attestation.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../../proto/attestation/raw.ts';
 import { duplicateMember, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
 import { parseKeepingNumbers } from '../../proto/kept-numbers.ts';
+import { SET_BY_DELTA, SET_BY_EVENT } from '../../proto/stream/events.ts';
 import { FoldError, foldPayloads } from '../../proto/stream/fold.ts';
-import { choicesAsked, recordEvents, type StreamForm, streamFormOf } from '../../proto/stream/forms.ts';
-import { SET_BY_DELTA, SET_BY_EVENT } from '../../proto/stream/messages.ts';
+import { choicesAsked, type StreamForm, streamFormOf } from '../../proto/stream/forms.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/stream/sse.ts';
 import { bounded } from '../common/bounded-json.ts';
 import { concat, digest, toHex, utf8 } from '../common/bytes.ts';
@@ -202,7 +202,7 @@ export async function compareTranscript(
   const hashed = events.map(({ name, text }) => utf8(name === null ? `${text}\n` : `${name}\n${text}\n`));
   if (toHex(await digest('SHA-256', concat(hashed))) !== stream.sha256)
     throw mismatch('the events are others than those that were signed');
-  if (folded(form, events, choicesAsked(endpoint, request)) !== response)
+  if ((await folded(form, events, choicesAsked(endpoint, request))) !== response)
     throw mismatch('the events do not fold into the response in raw');
 }
 
@@ -212,13 +212,14 @@ interface TextEvent {
   readonly text: string;
 }
 
-function folded(form: StreamForm, events: readonly TextEvent[], max_choices: number): string {
+async function folded(form: StreamForm, events: readonly TextEvent[], max_choices: number): Promise<string> {
   try {
     if (form === 'completion')
       return foldPayloads(
         events.map(({ text }) => text),
         max_choices,
       );
+    const { recordEvents } = await import('../../proto/stream/record-events.ts');
     const record = recordEvents(form);
     for (const { name, text } of events)
       if (record.add(name, text) === 'error') throw mismatch('the stream ended with an error');

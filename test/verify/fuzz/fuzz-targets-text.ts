@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { JsonTextError, topLevelMembers, withoutMember } from '../../../proto/json.ts';
 import { Fold, parseChunk } from '../../../proto/stream/fold.ts';
-import { recordEvents } from '../../../proto/stream/forms.ts';
+import { recordEvents } from '../../../proto/stream/record-events.ts';
 import {
   type EventReader,
   type NamedEvent,
