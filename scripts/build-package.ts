@@ -71,7 +71,9 @@ async function main(): Promise<void> {
   console.log(
     `${PACKAGE.slice(dirname(dirname(PACKAGE)).length + 1)}: ${first} bytes gzipped to verify an attestation`,
   );
-  console.log(`(the bar is ${MAX_GZIPPED_BYTES}), ${later} more for a processor's evidence and streams of named events`);
+  console.log(
+    `(the bar is ${MAX_GZIPPED_BYTES}), ${later} more for a processor's evidence and streams of named events`,
+  );
   const sealing = await weigh(SEALING);
   const sealed = sealing.first + sealing.later;
   console.log(`${sealed} for ./fetch and ./sealed together (the bar is ${MAX_SEALED_GZIPPED_BYTES})`);
