@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { CLIENTS } from './clients.ts';
 import { differences, FAULTS } from './faults.ts';
-import { CONTRADICTIONS, GENUINE, ODD } from './genuine.ts';
+import { CONTRADICTIONS, GENUINE, ODD } from './genuine/index.ts';
 import { examine } from './random.ts';
 import { signedOf } from './stream.ts';
 
