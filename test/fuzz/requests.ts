@@ -208,24 +208,22 @@ const framed = fc
     return { bytes: `${lines.join('\r\n')}\r\n\r\n${sent}`, head: verb === 'HEAD' };
   });
 
+/** Of each: where, what and the byte. */
+export const edits = fc.array(fc.tuple(fc.nat(), fc.constantFrom('change', 'insert', 'remove'), fc.nat(255)), {
+  minLength: 1,
+  maxLength: 4,
+});
+
 /** A byte changed, put in, or taken out, a few times. */
-const bent = fc
-  .tuple(
-    framed,
-    fc.array(fc.tuple(fc.nat(), fc.constantFrom('change', 'insert', 'remove'), fc.nat(255)), {
-      minLength: 1,
-      maxLength: 4,
-    }),
-  )
-  .map(([{ bytes }, edits]): FuzzRequest => {
-    const edited = edits.reduce((text, [where, how, code]) => {
-      // The beginning is where the parser decides.
-      const at = where % Math.max(1, Math.min(text.length, 400));
-      const put = how === 'remove' ? '' : String.fromCharCode(code);
-      return text.slice(0, at) + put + text.slice(how === 'insert' ? at : at + 1);
-    }, bytes);
-    return { bytes: edited, head: edited.startsWith('HEAD ') };
-  });
+const bent = fc.tuple(framed, edits).map(([{ bytes }, all]): FuzzRequest => {
+  const edited = all.reduce((text, [where, how, code]) => {
+    // The beginning is where the parser decides.
+    const at = where % Math.max(1, Math.min(text.length, 400));
+    const put = how === 'remove' ? '' : String.fromCharCode(code);
+    return text.slice(0, at) + put + text.slice(how === 'insert' ? at : at + 1);
+  }, bytes);
+  return { bytes: edited, head: edited.startsWith('HEAD ') };
+});
 
 /** What a report shows of it. */
 const shown = (request: FuzzRequest): FuzzRequest =>

@@ -6,9 +6,7 @@ package does not document is part of the answer, by its name.
 from __future__ import annotations
 
 import base64
-import json
 import re
-import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import fields
@@ -31,6 +29,7 @@ from countersign.cpu.verify import appraise_cpu
 from countersign.evidence import appraise_evidence
 from countersign.options import Clocks, Expected, Limits, Policy, Roots, Without
 from countersign.session import appraise_session
+from serving import serve
 
 Given = Mapping[str, Any]
 
@@ -125,11 +124,5 @@ def answer(question: Given) -> Given:
     return {"report": report}
 
 
-def main() -> None:
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(answer)

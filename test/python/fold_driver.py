@@ -6,12 +6,12 @@ line, the streams and of each what it folds into.
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 from countersign.events import record_events
 from countersign.fold import FoldError, fold_payloads
 from countersign.forms import choices_asked, stream_form_of
+from serving import serve
 from streams import stream_of
 
 
@@ -42,11 +42,5 @@ def answer(question: dict[str, int]) -> list[dict[str, Any]]:
     return out
 
 
-def main() -> None:
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(answer)

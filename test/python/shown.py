@@ -7,7 +7,6 @@ input, `{"seed", "from", "count"}`, and a line of what was found.
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from langchain_openai import ChatOpenAI
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from fold_driver import folded
+from serving import serve
 from streams import Payload, Stream, listed, stream_of
 
 warnings.simplefilter("ignore")
@@ -526,11 +526,5 @@ def answer(question: dict[str, int]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(answer)
