@@ -9,6 +9,8 @@ import { COMMANDS, type Command, OF_SERVICE } from './table.ts';
 
 export interface Arguments {
   readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'replay' | 'proxy';
+  /** The names of the options on the command line. */
+  readonly given: readonly string[];
   /** Empty for `proxy`, which has none. */
   readonly file: string;
   readonly request: string | null;
@@ -30,6 +32,8 @@ export interface Arguments {
   readonly session: string | null;
   /** In hex. */
   readonly challenge: string | null;
+  /** Of `evidence`, in hex. */
+  readonly nonce: string | null;
   readonly requireLevel: Level | null;
   /** In hex. */
   readonly reportData: string | null;
@@ -108,6 +112,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   if (flag('ear') && flag('json')) throw new UsageError('--ear is another form of the result than --json');
   return {
     command: command.name as Arguments['command'],
+    given: Object.keys(values),
     file,
     request: text('request'),
     response: text('response'),
@@ -126,7 +131,8 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     withoutReferenceValues: flag('without-reference-values'),
     withoutRevocation: flag('without-revocation'),
     session: text('session'),
-    challenge: read('challenge', challenge),
+    challenge: read('challenge', (value) => digest('--challenge', value)),
+    nonce: read('nonce', (value) => digest('--nonce', value)),
     requireLevel: read('require-level', (value) => oneOf('--require-level', value, LEVELS)),
     reportData: read('report-data', hex),
     products: texts('product').map((value) => oneOf('--product', value, PRODUCTS)),
@@ -266,8 +272,8 @@ function hex(value: string): string {
   return value.toLowerCase();
 }
 
-function challenge(value: string): string {
-  if (!/^[0-9a-f]{64}$/i.test(value)) throw new UsageError(`--challenge ${value}: not 64 hexadecimal digits`);
+function digest(name: string, value: string): string {
+  if (!/^[0-9a-f]{64}$/i.test(value)) throw new UsageError(`${name} ${value}: not 64 hexadecimal digits`);
   return value.toLowerCase();
 }
 

@@ -10,8 +10,7 @@ import {
   appraiseEvidence,
   CheckFailure,
   fetchNrasKeys,
-  type Kind,
-  kindOf,
+  type Level,
   UnsupportedSystemError,
   type VerificationReport,
   type VerifyOptions,
@@ -21,6 +20,7 @@ import { type Arguments, helpOf, type Request, readArguments } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
 import { completion } from './help.ts';
 import { INPUT_LIMITS, readInput, readText, UsageError } from './input.ts';
+import { demandsProcessor, type FileKind, fileKindOf, isAnswer, refuseMisfit, refuseOtherProcessor } from './kinds.ts';
 import { replay } from './replay.ts';
 import { plain, printCpuReport, printReport } from './report.ts';
 
@@ -38,22 +38,24 @@ try {
 async function run(argv: readonly string[]): Promise<number> {
   const args = readArguments(argv);
   if ('shell' in args || 'print' in args) return printRequested(args);
-  if (args.command === 'export') return exportEvidence(args);
-  if (args.command === 'collateral') return fetchCollateral(args);
   if (args.command === 'proxy') return serve(args);
+  const input = readInput(args.file);
+  const kind = fileKindOf(input);
+  refuseMisfit(args, kind);
+  if (args.command === 'export') return exportEvidence(args, input);
+  if (args.command === 'collateral') return fetchCollateral(args, kind, input);
+  if (args.command === 'cpu') return verifyCpu(args, input);
   const options = { ...optionsOf(args), collateral: collateralFor(args) };
   if (args.command === 'replay')
-    return replay(readInput(args.file), { ...args, baseUrl: args.baseUrl ?? '', apiKey: apiKeyOf(args), options });
-  const input = readInput(args.file);
-  const kind = args.command === 'verify' ? kindOf(input, INPUT_LIMITS) : kindNamed(args.command);
-  if (kind === 'cpu') return verifyCpu(args, input);
+    return replay(input, { ...args, baseUrl: args.baseUrl ?? '', apiKey: apiKeyOf(args), options });
   const report = await appraise(args, kind, input, { ...options, ...(await sessionOption(args, options)) });
   fetched();
+  refuseOtherProcessor(args, report.claims.cpu?.type ?? null);
   print(
     args,
     report,
     () => earOf(report, options, software()),
-    () => printReport(report, args.at ?? new Date(), coloured),
+    () => printReport(report, kind, args.at ?? new Date(), coloured),
   );
   return statusOf(report);
 }
@@ -69,10 +71,6 @@ async function serve(args: Arguments): Promise<number> {
   const { proxy } = await import('./proxy.ts');
   const silent = () => {};
   return proxy(args, { ...optionsOf(args, silent), collateral: collateralFor(args, silent) });
-}
-
-function kindNamed(command: Arguments['command']): Kind {
-  return command === 'evidence' || command === 'cpu' || command === 'session' ? command : 'attestation';
 }
 
 function statusOf({ valid, incomplete }: VerificationReport | CpuReport): number {
@@ -95,8 +93,7 @@ function print(args: Arguments, report: unknown, ear: () => unknown, words: () =
 }
 
 /** Prints the file's evidence in another form. */
-async function exportEvidence({ file, form }: Arguments): Promise<number> {
-  const input = readInput(file);
+async function exportEvidence({ form }: Arguments, input: string | Uint8Array): Promise<number> {
   try {
     const exported = await (form === 'cmw' ? exportCmw(input, INPUT_LIMITS) : exportCvm1(input, INPUT_LIMITS));
     console.log(JSON.stringify(exported, null, 2));
@@ -122,7 +119,6 @@ async function sessionOption(args: Arguments, options: VerifyOptions): Promise<P
 
 /** A processor's evidence alone: everything that it needs is in it, so nothing is fetched. */
 async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<number> {
-  refuseExpected(args);
   const options = {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoots: readRoot(args.allowSimulated) }),
@@ -134,6 +130,7 @@ async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<n
     typeof input === 'string' ? unquoted(input, INPUT_LIMITS) : input,
     options,
   );
+  refuseOtherProcessor(args, report.claims?.type ?? null);
   print(
     args,
     report,
@@ -144,33 +141,36 @@ async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<n
 }
 
 /** Runs the check and saves everything that it fetches. Prints the report too. */
-async function fetchCollateral(args: Arguments): Promise<number> {
+async function fetchCollateral(args: Arguments, kind: FileKind, input: string | Uint8Array): Promise<number> {
   const kept: string[] = [];
   const collateral = fetchingInto(args.into ?? '.', args, (path) => void kept.push(path));
-  const input = readInput(args.file);
-  const report = await appraise(args, kindOf(input, INPUT_LIMITS), input, { ...optionsOf(args), collateral });
+  const report = await appraise(args, kind, input, {
+    ...optionsOf(args),
+    ...(isAnswer(kind) ? {} : { policy: {} }),
+    collateral,
+  });
   fetched();
   if (args.json) console.log(JSON.stringify(report, null, 2));
   else {
     for (const path of kept) console.log(`kept ${plain(path)}`);
-    console.log(`${printReport(report, args.at ?? new Date(), coloured)}\n\n${kept.length} files in ${args.into}`);
+    console.log(
+      `${printReport(report, kind, args.at ?? new Date(), coloured)}\n\n${kept.length} files in ${args.into}`,
+    );
   }
   return statusOf(report);
 }
 
 async function appraise(
   args: Arguments,
-  kind: Kind,
+  kind: FileKind,
   input: string | Uint8Array,
   options: VerifyOptions,
 ): Promise<VerificationReport> {
-  if (kind === 'cpu') throw new UsageError("what a processor's evidence needs is in it: there is nothing to fetch");
-  if (kind === 'session')
+  // The caller's command decides, and not the file; only `collateral` takes several kinds.
+  const about = args.command === 'collateral' ? kind : args.command;
+  if (about === 'session')
     return appraiseSession(typeof input === 'string' ? unquoted(input, INPUT_LIMITS) : input, options);
-  if (kind === 'evidence') {
-    refuseExpected(args);
-    return appraiseEvidence(input, options);
-  }
+  if (about === 'evidence') return appraiseEvidence(input, options);
   const expected = {
     ...options.expected,
     ...(args.request === null ? {} : { request: readText(args.request) }),
@@ -181,14 +181,6 @@ async function appraise(
   return appraiseAttestation(input, { ...options, expected });
 }
 
-/** @throws {UsageError} */
-function refuseExpected({ request, response, endpoint, event }: Arguments): void {
-  if (request !== null || response !== null || endpoint !== null || event)
-    throw new UsageError(
-      'bare evidence holds no request and no response: --request, --response, --endpoint and --event have no use',
-    );
-}
-
 function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
   return {
     ...(args.at === null ? {} : { at: args.at }),
@@ -196,15 +188,27 @@ function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
     policy: {
       ...(args.maxAgeSeconds === null ? {} : { maxAgeSeconds: args.maxAgeSeconds }),
       ...(args.maxBatch === null ? {} : { maxBatch: args.maxBatch }),
-      ...(args.requireLevel === null ? {} : { minLevel: args.requireLevel }),
+      minLevel: leastLevel(args),
+      requiredChecks: demandsProcessor(args) ? ['cpu_form'] : [],
     },
     cpu: cpuOptions(args),
-    ...(args.challenge === null ? {} : { expected: { challenge: args.challenge } }),
+    expected: {
+      ...(args.challenge === null ? {} : { challenge: args.challenge }),
+      ...(args.nonce === null ? {} : { nonce: args.nonce }),
+    },
     limits: INPUT_LIMITS,
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
     ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch: notify }) }),
   };
+}
+
+/** The least level that is accepted. Evidence and sessions are about no answer: any level of them passes. */
+function leastLevel({ command, requireLevel, allowSimulated, reference, products, tcb }: Arguments): Level {
+  if (requireLevel !== null) return requireLevel;
+  if (command === 'evidence' || command === 'session' || allowSimulated !== null) return 'none';
+  if (reference !== null) return 'measured';
+  return products.length > 0 || tcb.length > 0 ? 'gpu+cpu' : 'gpu';
 }
 
 function cpuOptions(args: Arguments) {

@@ -34,7 +34,7 @@ export async function proxy(args: ProxyArguments, options: VerifyOptions): Promi
   const apiKey = keyOf(args.apiKeyFile);
   const edgeKey = keyOf(args.edgeKeyFile);
   const { token, isPrinted } = tokenOf(args.tokenFile);
-  const minLevel = args.minLevel ?? (args.plain ? 'none' : 'measured');
+  const minLevel = args.minLevel ?? (args.plain ? options.policy?.minLevel : 'measured');
   const shared = { ...options, policy: { ...options.policy, minLevel } };
   /** While it is false, a refusal ends the program. */
   let isServing = false;

@@ -4,16 +4,17 @@ import type { Check, CheckName, FailureCode } from '../common/checks.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
 import type { Claims, VerificationReport } from '../index.ts';
 import { ageInWords } from '../policy/verdict.ts';
+import { type FileKind, passedWords } from './kinds.ts';
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
 
-/** @param at the time of the check; `coloured`: on a terminal that wants colours */
-export function printReport(report: VerificationReport, at: Date, coloured: boolean): string {
+/** @param kind of the file; `at`: the time of the check; `coloured`: on a terminal that wants colours */
+export function printReport(report: VerificationReport, kind: FileKind, at: Date, coloured: boolean): string {
   const out = checkLines(report.checks);
   out.push('', ...claimLines(report.claims, at));
   if (report.proven.length > 0) out.push('', 'proven', ...report.proven.map((text) => `  + ${text}`));
   if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
-  out.push('', ...conclusion(report, `VALID (level: ${report.level})`));
+  out.push('', ...conclusion(report, passedWords(kind, report.level)));
   return written(out, coloured);
 }
 
@@ -53,7 +54,7 @@ const NEXT: Steps = {
     "Nothing was found wrong. The evidence came without Intel's collateral, which its sender adds.",
   certificate_expired: "Is this computer's clock right? --at TIME checks as of another time",
   token_expired: "Is this computer's clock right? --at TIME checks as of another time",
-  cpu_missing: 'The attestation names a session: give the one you hold with --session FILE',
+  cpu_missing: 'Where the attestation names a session, give the one you hold with --session FILE',
   tcb_not_accepted: 'Where you accept this status, name it: --tcb STATUS',
 };
 
@@ -72,6 +73,7 @@ const STYLES = [
   [/^ {2}pass/, 'green'],
   [/^ {2}skip/, 'dim'],
   [/^VALID/, 'green'],
+  [/^PASSED/, 'green'],
   [/^INVALID/, 'red'],
   [/^INCOMPLETE/, 'yellow'],
   [/^ {2}SIMULATED/, 'yellow'],
@@ -107,7 +109,7 @@ export function printCpuReport(report: CpuReport, coloured: boolean): string {
     ...(claims?.software == null
       ? ['not proven', '  - which software ran: the measurement was not compared with any, or is another', '']
       : []),
-    ...conclusion(report, 'VALID'),
+    ...conclusion(report, passedWords('cpu', null)),
   ];
   return written(out, coloured);
 }

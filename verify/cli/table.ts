@@ -68,8 +68,8 @@ const POLICY: readonly Option[] = [
   {
     name: 'require-level',
     value: 'LEVEL',
-    text: 'refuse less than gpu, gpu+cpu or measured',
-    among: LEVELS.slice(1),
+    text: 'the least level that is accepted; of an answer gpu without it, or what other options demand; none with --allow-simulated',
+    among: LEVELS,
   },
   { name: 'max-age', value: 'SECONDS', text: 'refuse an attestation older than this' },
   { name: 'max-batch', value: 'N', text: 'refuse one whose signature is shared by more than N answers' },
@@ -82,30 +82,31 @@ const SESSION: readonly Option[] = [
   },
 ];
 const CHALLENGE: Option = { name: 'challenge', value: 'HEX', text: '64 digits that the session must hold' };
+const NONCE: Option = { name: 'nonce', value: 'HEX', text: '64 digits: the nonce that every device must have signed' };
 const PROCESSOR: readonly Option[] = [
   {
     name: 'product',
     value: 'NAME',
     multiple: true,
-    text: "of AMD's: accept this product; may be repeated; Genoa and Turin without it",
+    text: "of AMD's: accept this product; may be repeated; Genoa and Turin without it. An answer must then be of level gpu+cpu",
     among: PRODUCTS,
   },
   {
     name: 'tcb',
     value: 'STATUS',
     multiple: true,
-    text: "of Intel's: accept this TCB status; may be repeated; UpToDate without it",
+    text: "of Intel's: accept this TCB status; may be repeated; UpToDate without it. An answer must then be of level gpu+cpu",
   },
   {
     name: 'reference',
     value: 'FILE',
-    text: 'guests and launch files that you know: a proof of one of them is of level measured',
+    text: 'guests and launch files that you know: an answer must then be of level measured, from one of them',
   },
 ];
 const REPORT_DATA: Option = {
   name: 'report-data',
   value: 'HEX',
-  text: "of a processor's evidence: what it must have been given to sign, at most 64 bytes",
+  text: 'what the processor must have been given to sign, at most 64 bytes',
 };
 const JSON_OUTPUT: Option = { name: 'json', text: 'the report as JSON' };
 const OUTPUT: readonly Option[] = [
@@ -119,21 +120,21 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'verify',
     operands: 'FILE',
-    text: 'check an attestation, a saved answer, a saved stream, bare evidence of GPUs or of a processor, or a session',
-    options: [...EXCHANGE, ...GPU, ...SESSION, CHALLENGE, ...POLICY, REPORT_DATA, ...PROCESSOR, ...OUTPUT],
+    text: 'check an answer: a saved answer or stream, or its attestation',
+    options: [...EXCHANGE, ...GPU, ...SESSION, CHALLENGE, ...POLICY, ...PROCESSOR, ...OUTPUT],
     examples: [
       'countersign verify answer.json',
       'countersign verify answer.json --request request.json --max-age 300',
       'countersign verify answer.json --allow-simulated run/simulated-root/root.pem',
-      'curl -sN … | countersign verify - --require-level gpu --quiet && echo proven',
+      'curl -sN … | countersign verify - --request request.json --quiet && echo proven',
     ],
   },
   {
     name: 'evidence',
     operands: 'FILE',
     text: 'check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}',
-    options: [...GPU, ...POLICY.slice(0, 1), ...OUTPUT],
-    examples: ['countersign evidence evidence.json'],
+    options: [...GPU, NONCE, ...POLICY.slice(0, 1), ...OUTPUT],
+    examples: ['countersign evidence evidence.json --nonce "$nonce"'],
   },
   {
     name: 'cpu',
@@ -202,7 +203,7 @@ export const COMMANDS: readonly Command[] = [
       {
         name: 'min-level',
         value: 'LEVEL',
-        text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference names the software. With less, whoever runs that machine may read them',
+        text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference names the software; with --plain as of `verify --require-level`. With less, whoever runs that machine may read them',
         among: LEVELS,
       },
       {
@@ -263,7 +264,7 @@ export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
 ];
 
 export const EXIT_STATUS: readonly (readonly [status: number, text: string])[] = [
-  [0, 'valid; exported; every replay proven and identical; the proxy was told to end'],
+  [0, 'valid; passed; exported; every replay proven and identical; the proxy was told to end'],
   [1, 'invalid, or a replay that differs; a session that the proxy does not seal to'],
   [2, 'usage: the command line, a file that cannot be read, a service that cannot be reached'],
   [3, 'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral)'],
