@@ -70,7 +70,9 @@ function printRequested(request: Request): number {
 async function serve(args: Arguments): Promise<number> {
   const { proxy } = await import('./proxy.ts');
   const silent = () => {};
-  return proxy(args, { ...optionsOf(args, silent), collateral: collateralFor(args, silent) });
+  // What is expected of each answer is what its client sends.
+  const { expected: _, ...options } = optionsOf(args, silent);
+  return proxy(args, { ...options, collateral: collateralFor(args, silent) });
 }
 
 function statusOf({ valid, incomplete }: VerificationReport | CpuReport): number {

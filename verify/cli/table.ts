@@ -68,7 +68,7 @@ const POLICY: readonly Option[] = [
   {
     name: 'require-level',
     value: 'LEVEL',
-    text: 'the least level that is accepted; of an answer gpu without it, or what other options demand; none with --allow-simulated',
+    text: 'the least level that is accepted; without it, of an answer: gpu, and none with --allow-simulated',
     among: LEVELS,
   },
   { name: 'max-age', value: 'SECONDS', text: 'refuse an attestation older than this' },

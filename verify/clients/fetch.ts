@@ -57,11 +57,11 @@ const MAX_SEEN = 100_000;
 /**
  * A `fetch` that adds `tee` to every POST of a JSON object, with a fresh challenge, and checks every response against the endpoint and the
  * request that was sent, challenge and streamed bytes included. A `tee` of the caller's own is sent as it is. A whole response is returned
- * when it is proven. Deltas of a stream are forwarded as they come, and its end (from the first event on that says how the response ended)
- * when it is proven; otherwise the stream errors with an {@link UnprovenAnswerError}. A client reads events that are written anew from the
- * hashed payloads. A proof is refused when it is older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that
- * cannot be proven are refused before they are sent, unless `unprovenPaths` names their path; those for lists of models and attestations
- * are passed through.
+ * when it is proven. Words of a stream are forwarded as they come. The rest (from the first event on that carries a part of a tool call, or
+ * says how the response ended) is forwarded when it is proven; otherwise the stream errors with an {@link UnprovenAnswerError}. A client
+ * reads events that are written anew from the hashed payloads. A proof is refused when it is below level `gpu` (`none` with
+ * `simulatedRoot`), older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that cannot be proven are refused before
+ * they are sent, unless `unprovenPaths` names their path; those for lists of models and attestations are passed through.
  *
  * ```ts
  * const client = new OpenAI({ baseURL: 'http://127.0.0.1:8080/v1', fetch: verifyingFetch({ onVerified: (v) => keep(v) }) });
@@ -85,6 +85,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   const policy = {
     ...verify.policy,
     maxBatch: verify.policy?.maxBatch ?? (strict ? 1 : undefined),
+    minLevel: verify.policy?.minLevel ?? (verify.simulatedRoot === undefined ? 'gpu' : 'none'),
     maxAgeSeconds: verify.policy?.maxAgeSeconds ?? FRESH.maxAgeSeconds,
     maxAheadSeconds: verify.policy?.maxAheadSeconds ?? FRESH.maxAheadSeconds,
   };

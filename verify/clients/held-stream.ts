@@ -9,7 +9,10 @@ import { concat } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 import { UnprovenAnswerError } from './unproven-error.ts';
 
-/** Forwards the hashed events, written anew, and nothing else. The first that could end a client's reading, and all after it, are held. */
+/**
+ * Forwards the hashed events, written anew, and nothing else. The first that carries a part of a tool call, or could end a client's
+ * reading, and all after it, are held.
+ */
 export function heldUntilProven(
   form: StreamForm,
   prove: (stream: Uint8Array) => Promise<void>,
@@ -29,7 +32,7 @@ export function heldUntilProven(
       attested ||= look.attested;
       const written = writeNamedEvent(event);
       kept.push(written);
-      if (held > 0 || !look.continues) held++;
+      if (held > 0 || !look.passes) held++;
       else controller.enqueue(written);
     }
   }
@@ -66,12 +69,12 @@ function readable<T>(read: () => T): T {
 }
 
 interface Look {
-  /** A client goes on reading after the event. */
-  readonly continues: boolean;
+  /** A client goes on reading after the event, and runs nothing for it. */
+  readonly passes: boolean;
   readonly attested: boolean;
 }
 
-const HELD: Look = { continues: false, attested: false };
+const HELD: Look = { passes: false, attested: false };
 
 /** @throws {UnprovenAnswerError} for an event that is neither JSON nor `[DONE]`, or has or lacks a name against its form. */
 function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
@@ -80,11 +83,11 @@ function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
     bounded(text, { maxCharacters: Number.POSITIVE_INFINITY });
-    if (attestationIn(text) !== null) return { continues: false, attested: true };
+    if (attestationIn(text) !== null) return { passes: false, attested: true };
     const event = parseChunk(text);
     // Some clients go by the name of an event, others by its type.
     if (name !== null && event.type !== name) throw new TypeError('an event has another name than its type');
-    return { continues: goesOn(form, event), attested: false };
+    return { passes: goesOn(form, event) && !callsTool(form, event), attested: false };
   } catch (cause) {
     throw new UnprovenAnswerError(cause instanceof CheckFailure ? 'stream_too_large' : 'stream_malformed', { cause });
   }
@@ -103,3 +106,30 @@ const stops = (delta: unknown): boolean => ((delta as { stop_reason?: unknown } 
 
 const finishes = (choice: { finish_reason?: unknown } | null): boolean =>
   (choice?.finish_reason ?? null) !== null && choice?.finish_reason !== '';
+
+/** The parts of a response that no application runs: of /v1/responses its items, of /v1/messages its blocks and their deltas. */
+const WORDS = /^(message|reasoning|text|(redacted_)?thinking|signature|citations)(_delta)?$/;
+
+/** Whether the event carries a part of a tool call: applications may run one as soon as it is complete. */
+function callsTool(form: StreamForm, event: Readonly<Record<string, unknown>>): boolean {
+  if (form === 'completion') return Array.isArray(event.choices) && event.choices.some(isCall);
+  const { type, item, response, content_block, delta, message } = event as Parts;
+  const parts =
+    form === 'response' ? [item, ...(response?.output ?? [])] : [content_block, ...(message?.content ?? [])];
+  if (type === 'content_block_delta') parts.push(delta);
+  return /_call|mcp/.test(type ?? '') || parts.some((part) => part != null && !WORDS.test(String(part.type)));
+}
+
+type Part = { readonly type?: unknown } | null | undefined;
+interface Parts {
+  readonly type?: string;
+  readonly item?: Part;
+  readonly response?: { readonly output?: readonly Part[] | null } | null;
+  readonly content_block?: Part;
+  readonly delta?: Part;
+  readonly message?: { readonly content?: readonly Part[] | null } | null;
+}
+
+/** Some engines write an empty list of calls beside every text. */
+const isCall = (choice: { delta?: { tool_calls?: unknown; function_call?: unknown } | null } | null): boolean =>
+  (choice?.delta?.function_call ?? null) !== null || [choice?.delta?.tool_calls ?? []].flat().length > 0;

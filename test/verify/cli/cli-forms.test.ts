@@ -52,8 +52,11 @@ afterAll(() => folder.remove());
 describe('countersign verify --ear', () => {
   test('prints the result and nothing else, with the exit status of the report', () => {
     const before = Math.floor(Date.now() / 1000);
-    for (const path of [saved, alone]) {
-      const { status, stdout } = run('verify', path, '--ear', ...given);
+    for (const [command, path] of [
+      ['verify', saved],
+      ['session', alone],
+    ] as const) {
+      const { status, stdout } = run(command, path, '--ear', ...given);
       const ear = earOf(stdout);
       expect(status).toBe(0);
       expect(ear.ear_verifier_id.build).toBe(`countersign ${version}`);

@@ -148,6 +148,24 @@ describe('countersign verify', () => {
     expect(claims.batch).toEqual({ tree_size: 17, leaf_index: 5 });
   });
 
+  it('demands level gpu of an answer, and more where other options name it', async () => {
+    const saved = file('level.json', JSON.stringify(await attest()));
+    const policy = (...args: string[]) =>
+      /^ .* policy +(.*)$/m.exec(run('verify', saved, '--offline', '--at', AT.toISOString(), ...args).stdout)?.[1];
+    const simulated = ['--allow-simulated', file('test-root.pem', simulatedRoot)];
+    expect(policy()).toContain('the level is none; the caller accepts gpu or more');
+    expect(policy('--require-level', 'gpu+cpu')).toContain('accepts gpu+cpu or more');
+    for (const args of [
+      ['--product', 'Milan'],
+      ['--tcb', 'UpToDate', ...simulated],
+      ['--challenge', '00'.repeat(32), '--require-level', 'none'],
+    ])
+      expect(policy(...args)).toContain('requires the check cpu_form');
+    expect(policy(...simulated, '--require-level', 'gpu')).toContain('accepts gpu or more');
+    for (const args of [simulated, ['--require-level', 'none']])
+      expect(policy(...args)).toBe('the caller asked for no more');
+  });
+
   it('prints what a token says of itself in one line, whatever characters it is made of', async () => {
     const { raw, nonce } = await attest();
     for (const odd of ['\n', '\r', '\u001b[2J', '\u009b2J', '\u2028', '\u202e', '\u200b']) {
@@ -257,7 +275,7 @@ describe('countersign verify', () => {
     const one = file('evidence.json', JSON.stringify([device]));
     expect(run('evidence', one, ...without)).toMatchObject({
       status: 0,
-      stdout: expect.stringContaining('VALID (level: gpu)'),
+      stdout: expect.stringContaining('\nPASSED: evidence of devices, about no answer (level: gpu)\n'),
     });
     expect(run('evidence', one, '--offline')).toMatchObject({
       status: 3,

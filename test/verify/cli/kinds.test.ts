@@ -61,9 +61,9 @@ beforeAll(() => {
   for (const [name, text] of Object.entries(parts)) writeFileSync(join(folder.path, name), text);
   for (const kind of KINDS) writeFileSync(join(folder.path, kind), files[kind].text);
   const lists = KINDS.flatMap((kind) => [
-    good(kind),
     ...Object.keys(options).map((name) => [...good(kind), ...given(name)]),
     ...Object.keys(commands).map((command) => [command, kind, ...(NEEDED[command] ?? [])]),
+    good(kind),
   ]);
   const { stdout } = spawnSync(process.execPath, [MANY], {
     cwd: folder.path,

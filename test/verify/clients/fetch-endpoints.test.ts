@@ -4,6 +4,7 @@ import { verifyingFetch } from '../../../verify/clients/fetch.ts';
 import type { Verified } from '../../../verify/index.ts';
 import { answer, chatStream, stream } from '../../support/backend.ts';
 import {
+  functionCallEvents,
   messageBody,
   messageEvents,
   named,
@@ -89,7 +90,7 @@ describe.each(WHOLE)('a whole answer of %s', (path, request, response, word) => 
 
 const STREAMS = [
   ['/v1/responses', { input: 'Hi' }, responseEvents(['Hel', 'lo']), 'response.completed', 1],
-  ['/v1/messages', { max_tokens: 5, messages: [] }, messageEvents(['Hel', 'lo'], ['{}']), 'message_delta', 2],
+  ['/v1/messages', { max_tokens: 5, messages: [] }, messageEvents(['Hel', 'lo']), 'message_delta', 2],
 ] as const;
 
 describe.each(STREAMS)('a stream of %s', (path, request, events, final, held) => {
@@ -176,6 +177,133 @@ describe.each(STREAMS)('a stream of %s', (path, request, events, final, held) =>
     expect((await readProven(checked().post(path, request))).refused).toBe('response_not_provable');
     service.backend.script = answer('{"id":"x"}');
     expect((await readProven(checked().post(path, asked))).refused).toBe('response_not_provable');
+  });
+});
+
+const chunk = (delta: object, finish_reason: string | null = null) =>
+  `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+const CALL = { index: 0, id: 'call_1', type: 'function', function: { name: 'wire_money', arguments: '{}' } };
+const FUNCTION = functionCallEvents('wire_money', ['{', '}']);
+const ITEM = { id: 'item_1', call_id: 'call_1', type: 'custom_tool_call', name: 'wire_money', input: 'all' };
+/** Each with the number of its events that are forwarded at once. */
+const CALLS: readonly (readonly [
+  name: string,
+  path: string,
+  request: object,
+  events: readonly string[],
+  early: number,
+])[] = [
+  [
+    'chat tools',
+    '/v1/chat/completions',
+    { messages: [{ role: 'user', content: 'Hi' }] },
+    [
+      chunk({ role: 'assistant', content: 'Hel', tool_calls: [] }),
+      chunk({ content: 'lo', tool_calls: null }),
+      chunk({ tool_calls: [CALL] }),
+      chunk({ content: ' more' }),
+      chunk({}, 'tool_calls'),
+      'data: [DONE]\n\n',
+    ],
+    2,
+  ],
+  ['/v1/responses', '/v1/responses', { input: 'Hi' }, FUNCTION.map(named), 1],
+  [
+    '/v1/messages',
+    '/v1/messages',
+    { max_tokens: 5, messages: [] },
+    messageEvents(['Hel', 'lo'], ['{', '}']).map(named),
+    6,
+  ],
+];
+
+describe.each(CALLS)('a tool call of %s', (_name, path, request, events, early) => {
+  const asked = { ...request, stream: true };
+  const isEvent = /(^event: .*\n)?^data: .*\n\n/gm;
+
+  it('is held from its first part on, and handed over when it is proven', async () => {
+    const open = Promise.withResolvers<void>();
+    service.backend.script = async (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(events.slice(0, -1).join(''));
+      await open.promise;
+      response.end(events.at(-1));
+    };
+    let proofs = 0;
+    const simulatedRoot = service.sidecar.attester.simulated?.root;
+    const send = verifyingFetch({ simulatedRoot, onVerified: () => void proofs++ });
+    const headers = { 'content-type': 'application/json' };
+    const response = await send(service.url + path, { method: 'POST', headers, body: JSON.stringify(asked) });
+    let [before, after] = ['', ''];
+    for await (const part of response.body as unknown as AsyncIterable<Uint8Array>) {
+      if (proofs === 0) before += Buffer.from(part);
+      else after += Buffer.from(part);
+      if (before.match(isEvent)?.length === early) setTimeout(() => open.resolve(), 50);
+    }
+    expect(before).toBe(events.slice(0, early).join(''));
+    expect([before.includes('wire_money'), after.match(isEvent)?.length]).toEqual([false, events.length - early]);
+    expect(after).toMatch(/wire_money|weather/);
+  });
+
+  it('never reaches the application where the answer was changed', async () => {
+    service.backend.script = stream(events);
+    const changed = checked({ between: (text) => text.replace(/wire_money|weather/, 'burn_money') });
+    const { text, refused } = await readProven(changed.post(path, asked));
+    expect([refused, changed.proofs.length]).toEqual(['stream_mismatch', 0]);
+    expect(text).not.toMatch(/_money|weather/);
+    expect((await readProven(checked().post(path, asked))).refused).toBeNull();
+  });
+});
+
+describe('every kind of tool call', () => {
+  const asked = { input: 'Hi', stream: true };
+  const begin = { type: 'response.created', response: { output: [] } };
+  it.each([
+    [asked, '/v1/responses', { type: 'response.output_item.added', output_index: 0, item: ITEM }],
+    [
+      asked,
+      '/v1/responses',
+      { type: 'response.output_item.done', output_index: 0, item: { ...ITEM, type: 'mcp_call' } },
+    ],
+    [asked, '/v1/responses', { type: 'response.output_item.added', item: { ...ITEM, type: 'computer_call' } }],
+    [asked, '/v1/responses', { type: 'response.mcp_call_arguments.delta', delta: 'wire_money' }],
+    [asked, '/v1/responses', { type: 'response.custom_tool_call_input.delta', delta: 'wire_money' }],
+    [asked, '/v1/responses', { type: 'response.in_progress', response: { output: [ITEM] } }],
+    [
+      asked,
+      '/v1/messages',
+      { type: 'message_start', message: { content: [{ type: 'tool_use', name: 'wire_money' }] } },
+    ],
+    [
+      asked,
+      '/v1/messages',
+      { type: 'content_block_start', content_block: { type: 'server_tool_use', name: 'wire_money' } },
+    ],
+    [
+      asked,
+      '/v1/messages',
+      { type: 'content_block_delta', delta: { type: 'input_json_delta', partial_json: 'wire_money' } },
+    ],
+  ])('is held: %# of %s', async (body, path, event) => {
+    const first = path === '/v1/messages' ? { type: 'ping' } : begin;
+    const sent = named(first) + named(event) + named({ type: 'ping' });
+    const network: typeof fetch = async () => new Response(sent, { headers: { 'content-type': 'text/event-stream' } });
+    const send = verifyingFetch({ fetch: network });
+    const headers = { 'content-type': 'application/json' };
+    const reading = send(`http://x.test${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+    const { text, refused } = await readProven(reading);
+    expect([refused, text]).toEqual(['attestation_missing', named(first)]);
+  });
+
+  it('is held as a function of the old form too, and words are not', async () => {
+    const words = chunk({ content: 'Hel', function_call: null });
+    const sent = words + chunk({ function_call: { name: 'wire_money' } }) + chunk({ content: 'lo' });
+    const network: typeof fetch = async () => new Response(sent, { headers: { 'content-type': 'text/event-stream' } });
+    const headers = { 'content-type': 'application/json' };
+    const reading = verifyingFetch({ fetch: network })('http://x.test/v1/chat/completions', {
+      ...{ method: 'POST', headers, body: '{"stream":true}' },
+    });
+    expect((await readProven(reading)).text).toBe(words);
   });
 });
 
