@@ -3,7 +3,7 @@ import { byId } from '../dom.ts';
 import { GatewayError, getService, type Service } from '../gateway.ts';
 import { isLink, proofIn } from '../proof/link.ts';
 import { readStored } from '../proof/subject.ts';
-import { concluded } from '../proof/verdict.ts';
+import { onBadge } from '../proof/verdict.ts';
 import { verify } from '../proof/verifier.ts';
 import { BADGES, ICONS } from '../proof/words.ts';
 
@@ -34,7 +34,7 @@ async function check(): Promise<void> {
   try {
     const settings = { service: now, simulatedRoots: now?.simulated_root ?? '', collateral: true };
     const report = await verify(subject, settings, () => {});
-    const { verdict, badge, sentence } = concluded(report, subject, new Date());
+    const { verdict, badge, sentence } = onBadge(report, subject, new Date());
     show(verdict, badge, sentence);
   } catch (error) {
     show('unchecked', BADGES.unchecked, error instanceof Error ? `${error.message}.` : '');

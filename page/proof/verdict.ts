@@ -53,6 +53,18 @@ export function concluded(report: VerificationReport, subject: Subject, now: Dat
   return { verdict, badge, sentence: sentenceOf(view), claims, ladder: ladderOf(view) };
 }
 
+/** What another site shows: a visitor takes it for a verdict on an answer, so a GPU must have signed one. */
+export function onBadge(report: VerificationReport, subject: Subject, now: Date) {
+  if (subject.kind !== 'attestation')
+    return {
+      verdict: 'foreign',
+      badge: BADGES.other,
+      sentence: 'It proves no answer. Open it to see what it is.',
+    } as const;
+  const { verdict, badge, sentence } = concluded(report, subject, now);
+  return { verdict: verdict === 'valid' && report.level === 'none' ? 'foreign' : verdict, badge, sentence };
+}
+
 interface View {
   readonly report: VerificationReport;
   readonly subject: Subject;

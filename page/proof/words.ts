@@ -195,11 +195,12 @@ export const BADGES = {
   gpu: 'Proven: a GPU signed this',
   'gpu+cpu': 'Proven: GPU and processor signed this',
   measured: 'Proven, down to the software',
-  none: 'Proven',
+  none: 'Intact, but no GPU signed this',
   simulated: 'Demo: intact, but no real GPU',
   unchecked: 'Not fully checked',
   invalid: 'Not valid',
   foreign: 'Not a proof file',
+  other: 'Not about an answer',
 } as const;
 
 export const ICONS = { valid: '✓', simulated: '◇', unchecked: '?', invalid: '✕', foreign: '–', running: '…' } as const;

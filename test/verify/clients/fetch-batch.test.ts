@@ -4,19 +4,20 @@ import { withLastMember } from '../../../proto/json.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from '../../../verify/clients/fetch.ts';
 import type { Verified } from '../../../verify/index.ts';
 import { refusalIn } from '../attacks/refusal.ts';
-import { AT, attest, attestInBatch, RESPONSE, SECONDS, simulatedRoot } from '../maker.ts';
+import { AT, attest, attestInBatch, type Made, RESPONSE, SECONDS, simulatedRoot } from '../maker.ts';
+import { byASwitch } from '../switch-maker.ts';
 
 const URL = 'http://127.0.0.1/v1/chat/completions';
 const BODY = '{"model":"m","messages":[{"role":"user","content":"Hi"}]}';
 
 /** Answers whatever it is sent, proven: alone, or as one of `size` under a nonce. `raw`: the request that it signs. */
-function server(size: number | null, raw: (sent: string) => string = (sent) => sent) {
+function server(size: number | null, raw = (sent: string) => sent, signer = async (made: Made) => made) {
   const bodies: string[] = [];
   const fetch: typeof globalThis.fetch = async (_input, init) => {
     const sent = String(init?.body);
     bodies.push(sent);
     const parts = { request: raw(sent), response: RESPONSE, timestamp: SECONDS };
-    const attestation = size === null ? await attest(parts) : await attestInBatch(size, 0, parts);
+    const attestation = await signer(size === null ? await attest(parts) : await attestInBatch(size, 0, parts));
     const text = withLastMember(RESPONSE, 'attestation', JSON.stringify(attestation));
     return new Response(text, { headers: { 'content-type': 'application/json' } });
   };
@@ -91,5 +92,21 @@ describe('a verifying fetch', () => {
       expect(await asked(fetch, {}, body)).toMatchObject({ valid: true });
       expect(bodies).toEqual([body]);
     }
+  });
+});
+
+describe('the least level', () => {
+  const genuine = {
+    simulatedRoot: undefined,
+    roots: { device: simulatedRoot },
+    without: { referenceValues: true, revocation: true },
+  };
+  it('is gpu unless the caller names another, or a simulated root', async () => {
+    const { fetch } = server(null, undefined, byASwitch);
+    expect(await asked(fetch, genuine)).toBe('policy_refused');
+    expect(await asked(server(null).fetch, genuine)).toMatchObject({ level: 'gpu' });
+    expect(await asked(fetch, { ...genuine, policy: { minLevel: 'none' } })).toMatchObject({ level: 'none' });
+    expect(await asked(server(null).fetch, { policy: { minLevel: 'gpu' } })).toBe('policy_refused');
+    expect(await asked(server(null).fetch, {})).toMatchObject({ level: 'none' });
   });
 });
