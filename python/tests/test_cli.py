@@ -96,8 +96,8 @@ def test_each_form_of_a_proof_is_seen_and_valid(run: Any, file: Any) -> None:
     assert (ran.status, ran.last) == (0, "VALID (level: none)")
     assert f"raw holds the endpoint {whole.endpoint}" in ran.out
     evidence = case("report_nonce.pass.bare-evidence")["evidence"]
-    ran = run("verify", file("evidence.json", json.dumps(evidence)), *SIMULATED)
-    assert (ran.status, ran.last) == (0, "VALID (level: none)")
+    ran = run("evidence", file("evidence.json", json.dumps(evidence)), *SIMULATED)
+    assert (ran.status, ran.last) == (0, "PASSED: evidence of devices, about no answer (level: none)")
 
 
 def test_one_event_by_itself_is_checked_where_it_is_said_to_be_one(run: Any, file: Any) -> None:
@@ -149,24 +149,26 @@ def test_the_policy_judges_the_attestation_and_not_its_session(
     answer = file("answer.json", json.dumps(attestation()))
     session = file("session.json", json.dumps('{"statement":"{}","gpu":[]}'))
     policy = ["--max-age", "300", "--max-batch", "1", "--require-level", "none"]
+    # The session is read, and then demanded: this answer is in none.
     ran = run("verify", answer, *SIMULATED, "--session", session, *policy)
-    assert (ran.status, ran.last, ran.err) == (0, "VALID (level: none)", "")
+    assert (ran.status, ran.err) == (1, "")
+    assert re.search(r"\nINVALID: (cpu_missing|policy_refused)", ran.out)
     assert given == [('{"statement":"{}","gpu":[]}', Policy())]
+    assert run("verify", answer, *SIMULATED, *policy).last == "VALID (level: none)"
     ran = run("verify", answer, *SIMULATED, "--session", session, "--max-age", "1")
-    assert ran.status == 1
-    assert "INVALID: too_old" in ran.out
+    assert (ran.status, "too_old" in ran.out) == (1, True)
 
 
 def test_a_processors_evidence_and_a_session_are_seen_and_say_what_is_wrong(run: Any, file: Any) -> None:
     cpu = file("cpu.json", '{"type":"SEV_SNP","report":"AAAA","certificates":""}')
-    ran = run("verify", cpu, *AT)
+    ran = run("cpu", cpu, *AT[:2])
     assert (ran.status, ran.last) == (1, "INVALID: cpu_malformed")
     session = file("session.json", '{"type":"SEV_SNP","statement":"{}","gpu":[]}')
-    assert run("verify", session, *AT).status == 1
-    for given in (["--request", cpu], ["--require-level", "gpu"], ["--max-age", "5"], ["--challenge", "0" * 64]):
-        ran = run("verify", cpu, *AT, *given)
-        assert (ran.status, ran.out) == (2, "")
-        assert "has no use for a processor's evidence" in ran.err
+    assert run("session", session, *AT).status == 1
+    for command, path, what in (("cpu", cpu, "a processor's evidence"), ("session", session, "a session")):
+        ran = run("verify", path, *AT, "--quiet")
+        refused = f"countersign: verify does not take {what}: countersign {command} FILE checks it\nsee --help\n"
+        assert ran == Ran(2, "", refused)
     assert run("collateral", cpu, "--into", "x").status == 2
 
 
@@ -221,35 +223,53 @@ def test_a_check_that_could_not_run_makes_it_incomplete(run: Any, file: Any, mon
         assert (ran.status, f"\n{verdict}\nnext: " in ran.out) == (status, True)
         assert "--collateral DIR" in ran.last
         assert "--without-revocation" in ran.last
-        assert run("verify", good, "--quiet") == Ran(status, f"{verdict}\n", "")
+        assert run("verify", good, "--quiet") == Ran(status, "", "")
         assert run("verify", good, "--json").status == status
 
 
 @needs_genuine
 def test_genuine_evidence_without_collateral_is_incomplete_and_without_those_checks_valid(run: Any, file: Any) -> None:
     evidence = file("evidence.json", genuine("nvidia/h100-590.12/evidence.json"))
-    ran = run("verify", evidence, "--offline")
+    ran = run("evidence", evidence, "--offline")
     assert ran.status == 3
     assert re.search(r"\nINCOMPLETE: \w+_unavailable\nnext: ", ran.out)
     device = json.loads(Path(evidence).read_bytes())[0]
     one = file("one.json", json.dumps([device]))
     without = ["--offline", "--without-reference-values", "--without-revocation"]
-    ran = run("verify", one, *without)
-    assert (ran.status, ran.last) == (0, "VALID (level: gpu)")
-    assert run("verify", one, *without, "--require-level", "gpu+cpu").last == "INVALID: policy_refused"
+    ran = run("evidence", one, *without)
+    assert (ran.status, ran.last) == (0, "PASSED: evidence of devices, about no answer (level: gpu)")
+    assert run("evidence", one, *without, "--require-level", "gpu+cpu").last == "INVALID: policy_refused"
+    assert run("evidence", one, *without, "--nonce", device["nonce"]).status == 0
     other = file("other.json", json.dumps([{**device, "nonce": "00" * 32}]))
-    assert run("verify", other, *without).last == "INVALID: report_nonce_mismatch"
+    assert run("evidence", other, *without).last == "INVALID: report_nonce_mismatch"
+    assert run("verify", one, *without, "--quiet").status == 2
 
 
-def test_quiet_prints_the_verdict_alone_and_json_the_report(run: Any, file: Any) -> None:
+def test_quiet_prints_nothing_and_json_the_report(run: Any, file: Any) -> None:
     good = file("good.json", recorded("chat-whole").answer)
-    assert run("verify", good, *SIMULATED, "--quiet") == Ran(0, "VALID (level: none)\n", "")
-    assert run("verify", good, *AT, "--quiet") == Ran(1, "INVALID: simulated_root_refused\n", "")
+    assert run("verify", good, *SIMULATED, "--quiet") == Ran(0, "", "")
+    assert run("verify", good, *AT, "--quiet") == Ran(1, "", "")
     report = json.loads(run("verify", good, *SIMULATED, "--json").out)
     assert list(report)[:4] == ["valid", "incomplete", "level", "checks"]
     assert (report["valid"], report["incomplete"], report["level"]) == (True, False, "none")
     assert "exchange" not in report
-    assert run("verify", good, "--json", "--quiet").status == 2
+    assert run("verify", good, *SIMULATED, "--json", "--quiet") == Ran(0, "", "")
+
+
+def test_an_answer_must_be_of_level_gpu_or_of_what_other_options_demand(run: Any, file: Any) -> None:
+    good = file("good.json", recorded("chat-whole").answer)
+    for given, said in (
+        ([], "the level is none; the caller accepts gpu or more"),
+        (["--require-level", "gpu+cpu"], "accepts gpu+cpu or more"),
+        (["--allow-simulated", ROOT, "--require-level", "gpu"], "accepts gpu or more"),
+        (["--product", "Milan"], "requires the check cpu_form"),
+        (["--allow-simulated", ROOT, "--tcb", "UpToDate"], "requires the check cpu_form"),
+        (["--challenge", "0" * 64, "--require-level", "none"], "requires the check cpu_form"),
+        (["--require-level", "none"], "the caller asked for no more"),
+        (["--allow-simulated", ROOT], "the caller asked for no more"),
+    ):
+        policy = next(line for line in run("verify", good, *AT, *given).out.splitlines() if " policy " in line)
+        assert said in policy, given
 
 
 def test_texts_of_others_stay_in_their_line(run: Any, file: Any) -> None:
@@ -292,7 +312,10 @@ def test_texts_of_others_stay_in_their_line(run: Any, file: Any) -> None:
         (["verify", "x", "--product", "Rome"], "not one of Milan, Genoa, Turin"),
         (["verify", "x", "--tcb", "Fine"], "not one of UpToDate"),
         (["verify", "x", "--challenge", "00"], "not 64 hexadecimal digits"),
-        (["verify", "x", "--report-data", "0"], "not 1 to 64 bytes"),
+        (["cpu", "x", "--report-data", "0"], "not 1 to 64 bytes"),
+        (["verify", "x", "--report-data", "00"], "verify has no --report-data, which is of cpu"),
+        (["evidence", "x", "--session=y"], "evidence has no --session, which is of verify"),
+        (["evidence", "x", "--nonce", "00"], "not 64 hexadecimal digits"),
         (["verify", "x", "--endpoint", "/messages"], "not a path under /v1/"),
         (["verify", "x", "--endpoint", "/v1/messages?a=1"], "not a path under /v1/"),
         (["verify", "x", "--endpoint", "/v1/messages\n"], "not a path under /v1/"),
@@ -317,10 +340,7 @@ def test_a_file_or_folder_that_cannot_be_used_is_one_clear_line_and_exit_2(run: 
     for argv, message in (
         (["verify", answer, "--allow-simulated", answer], "not a PEM certificate"),
         (["verify", answer, "--allow-simulated", tmp_path], "cannot be used (EISDIR)"),
-        (["verify", evidence, "--request", answer], "has no use for bare evidence"),
-        (["verify", evidence, "--endpoint", "/v1/messages"], "has no use for bare evidence"),
-        (["verify", evidence, "--event"], "--event has no use for bare evidence"),
-        (["verify", answer, "--report-data", "00"], "has no use for an attestation"),
+        (["verify", evidence], "verify does not take evidence of devices"),
         (["verify", answer, "--request", tmp_path / "gone.json"], "no such file or folder"),
         (["verify", answer, "--reference", answer], "--reference"),
         (["verify", answer, "--rim-dir", answer], "cannot be used (ENOTDIR)"),
@@ -354,7 +374,7 @@ def test_help_has_examples_and_version_a_number(run: Any) -> None:
         ran = run(*argv)
         assert ran.status == 0
         assert "examples:\n  countersign verify answer.json" in ran.out
-        assert "exit status: 0 valid, 1 invalid, 2 usage, 3 incomplete" in ran.out
+        assert "exit status: 0 valid or passed, 1 invalid, 2 usage, 3 incomplete" in ran.out
     assert re.fullmatch(r"countersign \d+\.\d+\.\d+\n", run("--version").out)
 
 
@@ -464,9 +484,9 @@ def test_a_folder_is_filled_with_what_a_later_check_needs_offline(run: Any, file
     finally:
         server.shutdown()
         server.server_close()
-    assert (ran.status, ran.last) == (0, "VALID (level: gpu)")
+    assert (ran.status, ran.last) == (0, "PASSED: evidence of devices, about no answer (level: gpu)")
     assert ran.err.endswith(f"2 files in {into}\n")
     assert sorted(one.name for one in (into / "rim").iterdir()) == sorted(f"{name}.xml" for name in names)
     for given in (["--collateral", into], ["--rim-dir", into / "rim"]):
-        ran = run("verify", evidence, "--offline", *given, *common)
+        ran = run("evidence", evidence, "--offline", *given, *common)
         assert (ran.status, "all 33 active measurements" in ran.out) == (0, True)

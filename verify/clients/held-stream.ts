@@ -108,7 +108,7 @@ const finishes = (choice: { finish_reason?: unknown } | null): boolean =>
   (choice?.finish_reason ?? null) !== null && choice?.finish_reason !== '';
 
 /** The parts of a response that no application runs: of /v1/responses its items, of /v1/messages its blocks and their deltas. */
-const WORDS = /^(message|reasoning|text|(redacted_)?thinking|signature|citations)(_delta)?$/;
+const WORDS = /^(message|reasoning|text|compaction|(redacted_)?thinking|signature|citations)(_delta)?$/;
 
 /** Whether the event carries a part of a tool call: applications may run one as soon as it is complete. */
 function callsTool(form: StreamForm, event: Readonly<Record<string, unknown>>): boolean {

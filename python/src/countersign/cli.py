@@ -12,16 +12,26 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from .attestation import appraise_attestation
-from .cli_arguments import parser
+from .cli_arguments import read_arguments
 from .collateral import fetch_nras_keys
 from .collateral_folder import Folders, Services, collateral_from, fetching_into
 from .cpu.options import CpuExpected, CpuOptions, CpuPolicy, CpuWithout, VerifiedSession
 from .cpu.verify import appraise_cpu
 from .evidence import appraise_evidence
-from .exchange import is_transcript
-from .files import MAX_INPUT_BYTES, UsageError, decode, own_fault, read_bytes, read_text
-from .input import Kind, kind_of, unquoted
-from .options import Expected, Limits, Policy, Without, read_pem
+from .file_kinds import (
+    INPUT_LIMITS,
+    FileKind,
+    demands_processor,
+    file_kind_of,
+    is_answer,
+    least_level,
+    passed_words,
+    refuse_misfit,
+    refuse_other_processor,
+)
+from .files import UsageError, decode, own_fault, read_bytes, read_text
+from .input import unquoted
+from .options import Expected, Policy, Without, read_pem
 from .report_text import Printer, Verdict, next_step, plain, verdict_of
 from .session import appraise_session
 
@@ -30,49 +40,8 @@ INVALID: Final = 1
 USAGE: Final = 2
 INCOMPLETE: Final = 3
 
-INPUT_LIMITS: Final = Limits(max_characters=MAX_INPUT_BYTES)
-"""A file that may be read may be checked: a gateway attests more than the library takes by default."""
-
 _MADE: Final = datetime(2026, 11, 23, tzinfo=timezone.utc)
 """No clock is right that is before this version."""
-
-_FOR_EVERY_KIND = frozenset(
-    (
-        *(
-            "command",
-            "file",
-            "at",
-            "json",
-            "quiet",
-            "allow_simulated",
-            "without_reference_values",
-            "without_revocation",
-        ),
-        *("offline", "collateral", "rim_dir", "ocsp", "rim_url", "ocsp_url", "into"),
-    )
-)
-_OF_CPU = ("product", "tcb", "reference")
-_FOR: Final[dict[Kind, tuple[str, frozenset[str]]]] = {
-    "attestation": (
-        "an attestation",
-        frozenset(
-            (
-                *("request", "response", "endpoint", "event", "session", "challenge", *_OF_CPU),
-                *("require_level", "max_age", "max_batch"),
-            )
-        ),
-    ),
-    "evidence": (
-        "bare evidence, which holds no request, no response and no session",
-        frozenset(("require_level", "max_age")),
-    ),
-    "session": (
-        "a session, which holds no request and no response",
-        frozenset(("challenge", *_OF_CPU, "require_level", "max_age")),
-    ),
-    "cpu": ("a processor's evidence by itself", frozenset(("report_data", *_OF_CPU))),
-}
-"""Options that demand what a file of the kind can show. All others are refused, and not passed over."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,33 +61,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    args = parser().parse_args(argv)
+    args = read_arguments(argv)
     _check_clock(args.at)
     data = read_bytes(args.file)
     text = decode(data, args.file)
-    kind: Kind = "attestation" if is_transcript(text) else kind_of(text, INPUT_LIMITS)
-    what, fit = _FOR[kind]
-    for name, value in vars(args).items():
-        is_given = value is not None and value is not False and value != []
-        if is_given and name not in fit | _FOR_EVERY_KIND:
-            raise UsageError(f"--{name.replace('_', '-')} has no use for {what}")
+    kind = file_kind_of(text)
+    refuse_misfit(args, kind)
     if args.command == "collateral":
         return _collateral(args, kind, text, data)
-    if kind == "cpu":
+    if args.command == "cpu":
         return _verify_cpu(args, text)
     folders = Folders(args.collateral, args.rim_dir, tuple(args.ocsp))
-    report = _appraise(args, kind, text, data, collateral_from(folders, _services(args)))
-    return _concluded(args, report)
+    report = _appraise(args, kind, text, data, _options(args, collateral_from(folders, _services(args))))
+    return _concluded(args, kind, report)
 
 
-def _appraise(args: argparse.Namespace, kind: Kind, text: str, data: bytes, collateral: Any) -> Any:
-    options = _options(args, collateral)
+def _appraise(args: argparse.Namespace, kind: FileKind, text: str, data: bytes, options: dict[str, Any]) -> Any:
     session = _session(args, options)
     if session is not None:
         options["session"] = session
-    if kind == "session":
+    # The caller's command decides, and not the file; only `collateral` takes several kinds.
+    about = kind if args.command == "collateral" else args.command
+    if about == "session":
         return appraise_session(unquoted(text, INPUT_LIMITS), **options)
-    if kind == "evidence":
+    if about == "evidence":
         return appraise_evidence(text, **options)
     options["expected"] = Expected(
         request=None if args.request is None else read_text(args.request),
@@ -127,7 +93,7 @@ def _appraise(args: argparse.Namespace, kind: Kind, text: str, data: bytes, coll
         event=args.event,
         challenge=args.challenge,
     )
-    return appraise_attestation(data if is_transcript(text) else text, **options)
+    return appraise_attestation(data if kind == "stream" else text, **options)
 
 
 def _options(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
@@ -135,9 +101,14 @@ def _options(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
         "at": args.at,
         "simulated_root": _root(args.allow_simulated),
         "collateral": collateral,
-        "policy": Policy(max_age_seconds=args.max_age, max_batch=args.max_batch, min_level=args.require_level),
+        "policy": Policy(
+            max_age_seconds=args.max_age,
+            max_batch=args.max_batch,
+            min_level=least_level(args),
+            required_checks=("cpu_form",) if demands_processor(args) else (),
+        ),
         "cpu": CpuOptions(policy=_cpu_policy(args), reference=_reference(args.reference)),
-        "expected": Expected(challenge=args.challenge),
+        "expected": Expected(challenge=args.challenge, nonce=args.nonce),
         "limits": INPUT_LIMITS,
         "without": Without(reference_values=args.without_reference_values, revocation=args.without_revocation),
         # NVIDIA's keys for its remote service's tokens come over the network too.
@@ -167,25 +138,27 @@ def _verify_cpu(args: argparse.Namespace, text: str) -> int:
         reference=_reference(args.reference),
         without=CpuWithout(revocation=args.without_revocation),
     )
-    verdict = verdict_of(report.checks, report.valid, None)
+    refuse_other_processor(args, None if report.claims is None else report.claims.type)
+    verdict = verdict_of(report.checks, report.valid, passed_words("cpu", None))
     step = next_step(verdict.code, offline=args.offline, claimed=None, now=None)
     _print(args, report, verdict, step, lambda printer: printer.cpu_report(report.checks, report.claims, verdict))
     return _status(verdict)
 
 
-def _collateral(args: argparse.Namespace, kind: Kind, text: str, data: bytes) -> int:
+def _collateral(args: argparse.Namespace, kind: FileKind, text: str, data: bytes) -> int:
     """Runs the check, which fetches what it needs, and keeps that. Prints the report too."""
-    if kind == "cpu":
-        raise UsageError("a processor's evidence holds everything that its check needs: there is nothing to fetch")
     kept: list[Path] = []
-    report = _appraise(args, kind, text, data, fetching_into(args.into, _services(args), kept.append))
-    status = _concluded(args, report)
+    options = _options(args, fetching_into(args.into, _services(args), kept.append))
+    if not is_answer(kind):
+        options["policy"] = Policy()
+    status = _concluded(args, kind, _appraise(args, kind, text, data, options))
     print(f"{len(kept)} files in {plain(str(args.into))}", file=sys.stderr)
     return status
 
 
-def _concluded(args: argparse.Namespace, report: Any) -> int:
-    verdict = verdict_of(report.checks, report.valid, report.level)
+def _concluded(args: argparse.Namespace, kind: FileKind, report: Any) -> int:
+    refuse_other_processor(args, None if report.claims.cpu is None else report.claims.cpu.type)
+    verdict = verdict_of(report.checks, report.valid, passed_words(kind, report.level))
     now = datetime.now(timezone.utc)
     step = next_step(
         verdict.code, offline=args.offline, claimed=_instant(report.claims.time), now=now if args.at is None else None
@@ -201,11 +174,12 @@ def _status(verdict: Verdict) -> int:
 def _print(
     args: argparse.Namespace, report: Any, verdict: Verdict, step: str | None, words: Callable[[Printer], str]
 ) -> None:
+    if args.quiet:
+        return None
     if args.json:
         return _write(json.dumps(report.to_dict(), indent=2))
-    printer = Printer(colours=_has_colours(sys.stdout))
-    lines = [printer.verdict(verdict) if args.quiet else words(printer)]
-    if step is not None and not args.quiet:
+    lines = [words(Printer(colours=_has_colours(sys.stdout)))]
+    if step is not None:
         lines.append(f"next: {step}")
     _write("\n".join(lines))
 

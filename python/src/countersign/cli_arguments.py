@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import Any, Final, NoReturn, get_args
 
 from . import __version__
 from .cpu.options import PRODUCTS, TcbStatus
@@ -21,127 +21,24 @@ Checks that an NVIDIA GPU signed exactly what was asked and answered, and in a c
 """
 
 _EXAMPLES = """\
-FILE is an attestation, an answer that carries one, a saved event stream, a session, bare GPU evidence (a JSON list)
-or a processor's evidence; which of them is seen from what is in it. - is standard input. One event of a stream by
-itself needs --event.
+FILE may be - for standard input. One event of a stream by itself needs --event.
 
 examples:
   countersign verify answer.json --request request.json
-  curl -sN … | countersign verify -
+  curl -sN … | countersign verify - --request request.json --quiet && echo proven
   countersign verify answer.json --allow-simulated run/simulated-root/root.pem
-  countersign verify answer.json --require-level gpu --max-age 300 --quiet
+  countersign verify answer.json --require-level gpu+cpu --max-age 300
+  countersign evidence evidence.json --nonce "$nonce"
   countersign collateral answer.json --into kept
   countersign verify answer.json --offline --collateral kept --at 2026-11-23T12:00:00Z
 
-exit status: 0 valid, 1 invalid, 2 usage, 3 incomplete (nothing was found wrong, but a required check could not run)
+exit status: 0 valid or passed, 1 invalid, 2 usage, 3 incomplete (nothing was found wrong, but a required check could not run)
 """
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
-
-
-def parser() -> argparse.ArgumentParser:
-    whole = _Parser(
-        prog="countersign",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    whole.add_argument("--version", action="version", version=f"countersign {__version__}")
-    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, words in (
-        ("verify", "check FILE and print the report"),
-        ("collateral", "fetch what FILE's check needs, for use with --offline --collateral DIR"),
-    ):
-        command = commands.add_parser(
-            name,
-            help=words,
-            description=words,
-            epilog=_EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        command.add_argument("file", metavar="FILE")
-        if name == "collateral":
-            command.add_argument("--into", metavar="DIR", required=True, type=Path, help="the folder to fill")
-            command.set_defaults(offline=False, collateral=None, rim_dir=None, ocsp=[])
-        else:
-            _add_sources(command)
-        _add_checks(command)
-    return whole
-
-
-def _add_sources(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("reference values and revocation")
-    group.add_argument("--offline", action="store_true", help="no network: what is not given counts as unavailable")
-    group.add_argument("--collateral", metavar="DIR", type=Path, help="a folder that 'countersign collateral' filled")
-    group.add_argument("--rim-dir", metavar="DIR", type=Path, help="reference values (RIM files) from a folder")
-    group.add_argument(
-        "--ocsp", metavar="FILE", action="append", default=[], help="an OCSP response, DER or base64; may be repeated"
-    )
-
-
-def _add_checks(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--request", metavar="FILE", help="the request you sent; must equal the one that was signed")
-    add("--response", metavar="FILE", help="the response you received, with or without its attestation")
-    add("--endpoint", metavar="PATH", type=_endpoint, help="the endpoint you asked, such as /v1/responses")
-    add(
-        "--event",
-        action="store_true",
-        help="FILE is one event of a stream by itself, which shows only a part of the response",
-    )
-    add("--allow-simulated", metavar="ROOT", help="accept a simulated GPU under this test root (a PEM file)")
-    add("--at", metavar="TIME", type=_time, help="check as of this time (ISO 8601 or Unix seconds) instead of now")
-    add("--session", metavar="FILE", help="the session of an attestation that names it and does not carry it")
-    add("--challenge", metavar="HEX", type=_challenge, help="64 digits that the session must hold")
-    add(
-        "--require-level",
-        metavar="LEVEL",
-        type=_one_of(LEVELS),
-        help="refuse less than gpu, gpu+cpu or measured",
-    )
-    add("--max-age", metavar="SECONDS", type=_seconds, help="refuse an attestation older than this")
-    add("--max-batch", metavar="N", type=_answers, help="refuse one whose signature is shared by more than N answers")
-    add(
-        "--without-reference-values",
-        action="store_true",
-        help="do not compare the GPU's measurements (shown as a skip)",
-    )
-    add(
-        "--without-revocation",
-        action="store_true",
-        help="do not ask whether certificates were revoked (shown as a skip)",
-    )
-    add(
-        "--report-data",
-        metavar="HEX",
-        type=_report_data,
-        help="of a processor's evidence: what it must have been given to sign, at most 64 bytes",
-    )
-    add(
-        "--product",
-        metavar="NAME",
-        type=_one_of(PRODUCTS),
-        action="append",
-        help="of AMD's: accept Milan, Genoa or Turin; may be repeated; Genoa and Turin without it",
-    )
-    add(
-        "--tcb",
-        metavar="STATUS",
-        type=_one_of(_TCB_STATUSES),
-        action="append",
-        help="of Intel's: accept this TCB status; may be repeated; UpToDate without it",
-    )
-    add("--reference", metavar="FILE", help="guests and launch files that you know: one of them is of level measured")
-    add("--rim-url", metavar="URL", type=_url, help="another service of reference values than NVIDIA's")
-    add("--ocsp-url", metavar="URL", type=_url, help="another OCSP service than NVIDIA's")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="the report as JSON")
-    form.add_argument("--quiet", action="store_true", help="the verdict alone")
 
 
 _Refused = argparse.ArgumentTypeError
@@ -206,7 +103,7 @@ def _endpoint(value: str) -> str:
     return value
 
 
-def _challenge(value: str) -> str:
+def _digest(value: str) -> str:
     if re.fullmatch(r"[0-9a-fA-F]{64}", value) is None:
         raise _Refused(f"{value}: not 64 hexadecimal digits")
     return value.lower()
@@ -231,3 +128,168 @@ def _one_of(among: Sequence[str]) -> Callable[[str], str]:
         return value
 
     return choose
+
+
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "request": {"metavar": "FILE", "help": "the request you sent; must equal the one that was signed"},
+    "endpoint": {
+        "metavar": "PATH",
+        "type": _endpoint,
+        "help": "the endpoint you asked, such as /v1/responses; must be the one that was signed",
+    },
+    "response": {"metavar": "FILE", "help": "the response you received, with or without its attestation"},
+    "event": {
+        "action": "store_true",
+        "help": "FILE is one event of a stream by itself, which shows only a part of the response",
+    },
+    "allow-simulated": {"metavar": "ROOT", "help": "accept a simulated GPU under this test root (a PEM file)"},
+    "offline": {"action": "store_true", "help": "no network: what is not given counts as unavailable"},
+    "collateral": {"metavar": "DIR", "type": Path, "help": "a folder that 'countersign collateral' filled"},
+    "rim-dir": {"metavar": "DIR", "type": Path, "help": "reference values (RIM files) from a folder"},
+    "ocsp": {
+        "metavar": "FILE",
+        "action": "append",
+        "default": [],
+        "help": "an OCSP response, DER or base64; may be repeated",
+    },
+    "rim-url": {"metavar": "URL", "type": _url, "help": "another service for reference values than NVIDIA's"},
+    "ocsp-url": {"metavar": "URL", "type": _url, "help": "another OCSP responder than NVIDIA's"},
+    "at": {
+        "metavar": "TIME",
+        "type": _time,
+        "help": "check as of this time (ISO 8601 or Unix seconds) instead of now",
+    },
+    "without-reference-values": {
+        "action": "store_true",
+        "help": "do not compare the GPU's measurements (shown as a skip)",
+    },
+    "without-revocation": {
+        "action": "store_true",
+        "help": "do not ask whether certificates were revoked (shown as a skip)",
+    },
+    "session": {
+        "metavar": "FILE",
+        "help": "the session of an attestation that names it and does not carry it (x-tee-session)",
+    },
+    "challenge": {"metavar": "HEX", "type": _digest, "help": "64 digits that the session must hold"},
+    "nonce": {
+        "metavar": "HEX",
+        "type": _digest,
+        "help": "64 digits: the nonce that every device must have signed",
+    },
+    "require-level": {
+        "metavar": "LEVEL",
+        "type": _one_of(LEVELS),
+        "help": "the least level that is accepted; without it, of an answer: gpu, and none with --allow-simulated",
+    },
+    "max-age": {"metavar": "SECONDS", "type": _seconds, "help": "refuse an attestation older than this"},
+    "max-batch": {
+        "metavar": "N",
+        "type": _answers,
+        "help": "refuse one whose signature is shared by more than N answers",
+    },
+    "report-data": {
+        "metavar": "HEX",
+        "type": _report_data,
+        "help": "what the processor must have been given to sign, at most 64 bytes",
+    },
+    "product": {
+        "metavar": "NAME",
+        "type": _one_of(PRODUCTS),
+        "action": "append",
+        "help": "of AMD's: accept this product; may be repeated; Genoa and Turin without it. An answer must then be of level gpu+cpu",
+    },
+    "tcb": {
+        "metavar": "STATUS",
+        "type": _one_of(_TCB_STATUSES),
+        "action": "append",
+        "help": "of Intel's: accept this TCB status; may be repeated; UpToDate without it. An answer must then be of level gpu+cpu",
+    },
+    "reference": {
+        "metavar": "FILE",
+        "help": "guests and launch files that you know: an answer must then be of level measured, from one of them",
+    },
+    "into": {
+        "metavar": "DIR",
+        "type": Path,
+        "required": True,
+        "help": "the folder that is filled; made where it does not exist",
+    },
+    "json": {"action": "store_true", "help": "the report as JSON"},
+    "quiet": {"action": "store_true", "help": "print nothing; the exit status is the answer"},
+}
+
+_SOURCES = ("offline", "collateral", "rim-dir", "ocsp")
+_NVIDIA = ("rim-url", "ocsp-url", "at", "without-reference-values", "without-revocation")
+_GPU = ("allow-simulated", *_SOURCES, *_NVIDIA)
+_PROCESSOR = ("product", "tcb", "reference")
+_OUTPUT = ("json", "quiet")
+
+COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "verify": (
+        "check an answer: a saved answer or stream, or its attestation",
+        (
+            *("request", "endpoint", "response", "event", *_GPU, "session", "challenge"),
+            *("require-level", "max-age", "max-batch", *_PROCESSOR, *_OUTPUT),
+        ),
+    ),
+    "evidence": (
+        "check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}",
+        (*_GPU, "nonce", "require-level", *_OUTPUT),
+    ),
+    "cpu": (
+        "check a processor's bare evidence: the JSON of an attestation's member cpu",
+        ("allow-simulated", "at", "without-revocation", "report-data", *_PROCESSOR, *_OUTPUT),
+    ),
+    "session": (
+        "check a session by itself: what GET /v1/attestation/session returned",
+        (*_GPU, "challenge", "require-level", *_PROCESSOR, *_OUTPUT),
+    ),
+    "collateral": (
+        "fetch and keep what the check of FILE needs, for use with --offline --collateral DIR",
+        ("into", "allow-simulated", *_NVIDIA, "json"),
+    ),
+}
+"""Each with its text and its options. Parsing and help are made from it."""
+
+
+def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """:raises UsageError:"""
+    _refuse_options_of_others(argv)
+    return _parser().parse_args(argv)
+
+
+def _refuse_options_of_others(argv: Sequence[str]) -> None:
+    """argparse would name the option, and not the command that has it."""
+    if not argv or argv[0] not in COMMANDS:
+        return
+    for name in (one[2:].split("=", 1)[0] for one in argv if one.startswith("--")):
+        owners = [command for command, (_, options) in COMMANDS.items() if name in options]
+        if owners and argv[0] not in owners:
+            raise UsageError(f"{argv[0]} has no --{name}, which is of {', '.join(owners)}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    whole = _described(_Parser(prog="countersign", allow_abbrev=False), _DESCRIPTION)
+    whole.add_argument("--version", action="version", version=f"countersign {__version__}")
+    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (words, options) in COMMANDS.items():
+        command = _described(commands.add_parser(name, help=words, allow_abbrev=False), words)
+        command.add_argument("file", metavar="FILE")
+        for option, how in _OPTIONS.items():
+            if option in options:
+                command.add_argument(f"--{option}", **how)
+            else:
+                command.set_defaults(**{option.replace("-", "_"): _absent(how)})
+    return whole
+
+
+def _absent(how: dict[str, Any]) -> Any:
+    return False if how.get("action") == "store_true" else how.get("default")
+
+
+def _described(parser: argparse.ArgumentParser, words: str) -> argparse.ArgumentParser:
+    parser.description = words
+    parser.epilog = _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    return parser

@@ -35,10 +35,10 @@ class Verdict:
     code: str | None
 
 
-def verdict_of(checks: Sequence[Check], valid: bool, level: str | None) -> Verdict:
-    """``level``: None for a processor's evidence, which has none of its own."""
+def verdict_of(checks: Sequence[Check], valid: bool, words: str) -> Verdict:
+    """``words``: what is said where every check passes."""
     if valid:
-        return Verdict("valid", "VALID" if level is None else f"VALID (level: {level})", None)
+        return Verdict("valid", words, None)
     failed = [check.code for check in checks if check.status == "fail"]
     code = failed[0] if failed else None
     if failed and all(one in UNAVAILABLE for one in failed):
@@ -165,7 +165,7 @@ _NEXT: Final = {
     "token_expired": "to check it as of the time when you received it, give --at TIME",
     "certificate_expired": "to check it as of the time when you received it, give --at TIME",
     "revocation_invalid": "to check it as of the time when you received it, give --at TIME and what was kept then: --collateral DIR",
-    "cpu_missing": "the attestation names a session: give it with --session FILE (GET /v1/attestation/session)",
+    "cpu_missing": "where the attestation names a session, give it with --session FILE (GET /v1/attestation/session)",
     "tcb_not_accepted": "the platform's firmware is behind; to accept a status of Intel's, give --tcb STATUS",
 }
 
