@@ -20,8 +20,16 @@ import pytest
 
 import countersign.answers
 import countersign.client
-from countersign import Policy, UnprovenAnswerError, VerificationError, verifying_async_client, verifying_client
-from recorded import AT, Recorded, options, recorded
+from countersign import (
+    Policy,
+    Roots,
+    UnprovenAnswerError,
+    VerificationError,
+    Without,
+    verifying_async_client,
+    verifying_client,
+)
+from recorded import AT, Recorded, options, recorded, text
 
 HOST = "http://gateway.test"
 WHOLE = ["chat-whole", "completions-whole", "responses-whole", "messages-whole", "embeddings-whole"]
@@ -239,8 +247,30 @@ def test_a_refusal_carries_every_check(kind: str) -> None:
     refused(heard, "simulated_root_refused")
     cause = heard.refusals[0].__cause__
     assert isinstance(cause, VerificationError)
-    assert [check.name for check in cause.checks if check.status == "fail"] == ["report_chain"]
+    assert [check.name for check in cause.checks if check.status == "fail"] == ["report_chain", "policy"]
     assert len(cause.checks) >= 20
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({}, None),
+        ({"policy": Policy(min_level="gpu")}, "policy_refused"),
+        ({"simulated_root": None, "roots": Roots(device=text("parts/device-root.pem"))}, None),
+        ({"simulated_root": None, "policy": Policy(min_level="none")}, "simulated_root_refused"),
+    ],
+)
+def test_the_least_level_is_gpu_unless_a_simulated_root_or_a_level_is_named(
+    given: dict[str, Any], code: str | None
+) -> None:
+    answer = recorded("chat-whole")
+    heard = ask_recorded("sync", answer, network(answer), without=Without(True, True), **given)
+    assert heard.code == code
+    levels = [proof.level for proof in heard.proofs]
+    assert levels == ([] if code else ["gpu" if "roots" in given else "none"])
+    causes = [one.__cause__ for one in heard.refusals]
+    failed = [check.name for cause in causes for check in cause.checks if check.status == "fail"]
+    assert failed == {None: [], "policy_refused": ["policy"], "simulated_root_refused": ["report_chain"]}[code]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -481,7 +511,7 @@ def test_a_stream_comes_as_it_is_made_and_its_end_when_it_is_proven(name: str, k
         sync()
     else:
         asyncio.run(asynchronous())
-    early = sum(ENDS.search(event) is None for event in events)
+    early = next(i for i, event in enumerate(events) if ENDS.search(event) or b'"tool_use"' in event)
     assert log == ["sent", "heard"] * early + ["sent"] * (len(events) - early) + ["proof", "end"]
     assert proofs[0].exchange.stream is not None
 
@@ -560,13 +590,53 @@ def written(endpoint: str, event: str) -> bytes:
         (MESSAGES, '{"type":"message_delta","delta":{"stop_reason":"end_turn"}}', False),
         (MESSAGES, '{"type":"message_stop"}', False),
         (MESSAGES, '{"type":"error"}', False),
+        (CHAT, '{"choices":[{"delta":{"content":"a","tool_calls":[],"function_call":null}}]}', True),
+        (CHAT, '{"choices":[{"delta":{"tool_calls":null}},null,{"delta":null}]}', True),
+        (CHAT, '{"choices":[{},{"delta":{"tool_calls":[{"index":0}]}}]}', False),
+        (CHAT, '{"choices":[{"delta":{"tool_calls":{}}}]}', False),
+        (CHAT, '{"choices":[{"delta":{"function_call":{"name":"a"}}}]}', False),
+        (RESPONSES, '{"type":"response.created","response":{"output":[],"tools":[{"type":"mcp"}]}}', True),
+        (RESPONSES, '{"type":"response.output_item.added","item":{"type":"message"}}', True),
+        (RESPONSES, '{"type":"response.output_item.done","item":{"type":"reasoning"}}', True),
+        (RESPONSES, '{"type":"response.output_item.added","item":{"type":"function_call"}}', False),
+        (RESPONSES, '{"type":"response.output_item.done","item":{"type":"custom_tool_call"}}', False),
+        (RESPONSES, '{"type":"response.output_item.added","item":{"type":"mcp_approval_request"}}', False),
+        (RESPONSES, '{"type":"response.output_item.added","item":{"type":"computer_call"}}', False),
+        (RESPONSES, '{"type":"response.output_item.added","item":[]}', False),
+        (RESPONSES, '{"type":"response.in_progress","response":{"output":[{"type":"function_call"}]}}', False),
+        (RESPONSES, '{"type":"response.in_progress","response":{"output":{"type":"function_call"}}}', False),
+        (RESPONSES, '{"type":"response.function_call_arguments.delta","delta":"a"}', False),
+        (RESPONSES, '{"type":"response.custom_tool_call_input.done"}', False),
+        (RESPONSES, '{"type":"response.mcp_call_arguments.delta"}', False),
+        (MESSAGES, '{"type":"message_start","message":{"content":[]}}', True),
+        (MESSAGES, '{"type":"message_start","message":{"content":[{"type":"text"},{"type":"tool_use"}]}}', False),
+        (MESSAGES, '{"type":"content_block_start","content_block":{"type":"text"}}', True),
+        (MESSAGES, '{"type":"content_block_start","content_block":{"type":"redacted_thinking"}}', True),
+        (MESSAGES, '{"type":"content_block_start","content_block":{"type":"tool_use"}}', False),
+        (MESSAGES, '{"type":"content_block_start","content_block":{"type":"server_tool_use"}}', False),
+        (MESSAGES, '{"type":"content_block_delta","delta":{"type":"signature_delta"}}', True),
+        (MESSAGES, '{"type":"content_block_delta","delta":{"type":"input_json_delta"}}', False),
+        (MESSAGES, '{"type":"content_block_stop","index":0}', True),
     ],
 )
-def test_what_could_end_a_clients_reading_is_held(endpoint: str, event: str, passes: bool) -> None:
+def test_what_ends_a_clients_reading_or_calls_a_tool_is_held(endpoint: str, event: str, passes: bool) -> None:
     first = written(endpoint, '{"type":"ping"}') if endpoint != CHAT else written(CHAT, '{"choices":[]}')
     between = Network([first, written(endpoint, event)], "text/event-stream")
     heard = ask("sync", between, endpoint, b'{"stream":true}')
     assert (heard.code, heard.text) == ("attestation_missing", first + (written(endpoint, event) if passes else b""))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tool_call_reaches_the_application_when_it_is_proven(kind: str, expected: list[dict[str, Any]]) -> None:
+    words = written(CHAT, '{"choices":[{"delta":{"content":"a"}}]}')
+    call = written(CHAT, '{"choices":[{"delta":{"tool_calls":[{"function":{"name":"wire_money"}}]}}]}')
+    for rest, code, handed in (
+        ([call, words], "attestation_missing", words),
+        ([call, words, b'data: {"attestation":{}}\n\n'], None, None),
+    ):
+        heard = ask(kind, Network([words, *rest], "text/event-stream"), CHAT, b'{"stream":true}')
+        assert (heard.code, heard.text) == (code, b"".join([words, *rest]) if handed is None else handed)
+    assert len(expected) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

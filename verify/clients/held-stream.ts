@@ -114,20 +114,20 @@ const WORDS = /^(message|reasoning|text|compaction|(redacted_)?thinking|signatur
 function callsTool(form: StreamForm, event: Readonly<Record<string, unknown>>): boolean {
   if (form === 'completion') return Array.isArray(event.choices) && event.choices.some(isCall);
   const { type, item, response, content_block, delta, message } = event as Parts;
-  const parts =
-    form === 'response' ? [item, ...(response?.output ?? [])] : [content_block, ...(message?.content ?? [])];
+  const [part, whole] = form === 'response' ? [item, response?.output] : [content_block, message?.content];
+  const parts = [part, ...[whole].flat()];
   if (type === 'content_block_delta') parts.push(delta);
-  return /_call|mcp/.test(type ?? '') || parts.some((part) => part != null && !WORDS.test(String(part.type)));
+  return /_call|mcp/.test(type ?? '') || parts.some((one) => one != null && !WORDS.test(String(one.type)));
 }
 
 type Part = { readonly type?: unknown } | null | undefined;
 interface Parts {
   readonly type?: string;
   readonly item?: Part;
-  readonly response?: { readonly output?: readonly Part[] | null } | null;
+  readonly response?: { readonly output?: Part | Part[] } | null;
   readonly content_block?: Part;
   readonly delta?: Part;
-  readonly message?: { readonly content?: readonly Part[] | null } | null;
+  readonly message?: { readonly content?: Part | Part[] } | null;
 }
 
 /** Some engines write an empty list of calls beside every text. */

@@ -45,8 +45,9 @@ def verifying_client(*, library: ModuleType | None = None, **options: Any) -> An
 
     It adds ``tee`` to every POST of a JSON object, with a fresh challenge, and checks every answer against the endpoint and the
     bytes that were sent. A ``tee`` of the caller's own is sent as it is. A whole answer is handed over when it is proven. Of a
-    stream, deltas are handed over as they come, and the end (from the first event on that says how the answer ended) when it is
-    proven. A proof is refused when it is older than 300 s, more than 60 s ahead (``policy``), or was seen before.
+    stream, words are handed over as they come, and the rest (from the first event on that carries a part of a tool call, or says
+    how the answer ended) when it is proven. A proof is refused when it is below level ``gpu`` (``none`` with ``simulated_root``),
+    older than 300 s, more than 60 s ahead (``policy``), or was seen before.
 
     What cannot be proven, before any of it was handed over, is a response of status 422 that clients do not retry, with the code
     as ``error.code`` of its JSON. A stream that has begun raises :class:`UnprovenAnswerError`. Requests that cannot be proven are

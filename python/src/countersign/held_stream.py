@@ -1,9 +1,10 @@
-"""A stream on its way to a client: hashed events pass, written anew, and from the first that could end a client's reading all wait for the proof."""
+"""A stream on its way to a client: hashed events pass, written anew, and from the first part of a tool call or of the end all wait for the proof."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .checks import CheckFailure, Limits
 from .fold import FoldError, parse_chunk
@@ -92,7 +93,7 @@ def _unreadable(fault: SseError) -> UnprovenAnswerError:
 
 class _Look(NamedTuple):
     passes: bool
-    """A chunk after which a client goes on reading."""
+    """A chunk after which a client goes on reading, and runs nothing for it."""
     attested: bool
 
 
@@ -119,7 +120,7 @@ def _look_at(form: StreamForm, event: NamedEvent) -> _Look:
     # Some clients go by the name of an event, others by its type.
     if name is not None and chunk.get("type") != name:
         raise UnprovenAnswerError("stream_malformed")
-    return _Look(passes=_goes_on(form, chunk), attested=False)
+    return _Look(passes=_goes_on(form, chunk) and not _calls_tool(form, chunk), attested=False)
 
 
 def _goes_on(form: StreamForm, event: Mapping[str, object]) -> bool:
@@ -137,6 +138,37 @@ def _goes_on(form: StreamForm, event: Mapping[str, object]) -> bool:
     if isinstance(choices, list):
         return all(_member(choice, "finish_reason") in (None, "") for choice in choices)
     return len(event) == 0
+
+
+_WORDS: Final = re.compile(r"(message|reasoning|text|compaction|(redacted_)?thinking|signature|citations)(_delta)?")
+"""The parts of a response that no application runs: of /v1/responses its items, of /v1/messages its blocks and their deltas."""
+_OF_CALLS: Final = re.compile("_call|mcp")
+
+
+def _calls_tool(form: StreamForm, event: Mapping[str, object]) -> bool:
+    """Whether the event carries a part of a tool call: applications may run one as soon as it is complete."""
+    if form == "completion":
+        choices = event.get("choices")
+        return isinstance(choices, list) and any(_is_call(_member(choice, "delta")) for choice in choices)
+    kind = event.get("type")
+    if form == "response":
+        parts = [event.get("item"), *_list(_member(event.get("response"), "output"))]
+    else:
+        parts = [event.get("content_block"), *_list(_member(event.get("message"), "content"))]
+    if kind == "content_block_delta":
+        parts.append(event.get("delta"))
+    return _OF_CALLS.search(str(kind)) is not None or any(
+        part is not None and _WORDS.fullmatch(str(_member(part, "type"))) is None for part in parts
+    )
+
+
+def _is_call(delta: object) -> bool:
+    """Some engines write an empty list of calls beside every text."""
+    return _member(delta, "function_call") is not None or _member(delta, "tool_calls") not in (None, [])
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
 
 
 def _member(value: object, name: str) -> object:
