@@ -28,7 +28,11 @@ export function keepView(subject: Subject, attestation: Attestation | null, simu
       'p',
       { class: 'meaning' },
       'To check it without this page: ',
-      el('code', {}, `npx @countersign/verify ${file}${sent}${root}`),
+      el(
+        'code',
+        {},
+        `npx @countersign/verify ${subject.kind === 'attestation' ? '' : `${subject.kind} `}${file}${sent}${root}`,
+      ),
     ),
   );
 }
