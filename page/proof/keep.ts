@@ -6,12 +6,13 @@ import { hasKey } from '../gateway.ts';
 import type { Subject } from './subject.ts';
 
 export function keepView(subject: Subject, attestation: Attestation | null, simulated: boolean): HTMLElement {
-  const { name, transcript, request, text } = subject;
+  const { kind, name, transcript, request, text } = subject;
   const stream = `${name}.sse`;
   const alone = `${name}.json`;
   const file = transcript === null ? alone : stream;
+  const command = kind === 'attestation' ? '' : `${kind} `;
   const root = simulated ? ' --allow-simulated run/simulated-root/root.pem' : '';
-  const sent = request === null ? '' : ` --request ${name}-request.json`;
+  const sent = request === null || kind !== 'attestation' ? '' : ` --request ${name}-request.json`;
   return el(
     'section',
     { class: 'keep' },
@@ -28,11 +29,7 @@ export function keepView(subject: Subject, attestation: Attestation | null, simu
       'p',
       { class: 'meaning' },
       'To check it without this page: ',
-      el(
-        'code',
-        {},
-        `npx @countersign/verify ${subject.kind === 'attestation' ? '' : `${subject.kind} `}${file}${sent}${root}`,
-      ),
+      el('code', {}, `npx @countersign/verify ${command}${file}${sent}${root}`),
     ),
   );
 }
