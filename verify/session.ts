@@ -67,6 +67,7 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     about: 'session',
     nvidia: context.nvidia,
     ownCpuRoots: roots !== undefined,
+    challenged: expected.challenge !== undefined,
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));
   const report = concluded(findings);

@@ -125,7 +125,7 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
 
     /** One of 13 answers under a nonce, with other members of `batch`; the session's key signs what `over` gives. */
     const batched = async (change: object | null = {}, over?: (nonce: string) => string) => {
-      const { batch, ...made } = await attestInBatch(13, 6);
+      const { batch, ...made } = await attestInBatch(13, 6, { ...EXCHANGE, session: statementDigest(one) });
       const nonce = over?.(made.nonce) ?? sha256(made.raw).toString('hex');
       const cpu = { ...one.cpu, signature: signAnswer(one, { ...made, nonce }) };
       return { ...made, cpu, batch: change === null ? null : { ...batch, ...change } };

@@ -71,7 +71,7 @@ export async function sessions(): Promise<Question[]> {
   const changed = (cpu: object) => ({ ...answer, cpu: { ...answer.cpu, ...cpu } });
   const stated = (name: string, statement: Record<string, unknown>, options?: Options) =>
     bothOf(name, { statement }, options);
-  const { batch, ...made } = await attestInBatch(13, 6);
+  const { batch, ...made } = await attestInBatch(13, 6, { ...EXCHANGE, session: statementDigest(session) });
   const batched = (nonce: string) => ({
     ...made,
     batch,

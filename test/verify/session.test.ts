@@ -100,6 +100,31 @@ describe('an answer in a session', () => {
     expect(await failing(good, { policy: { minLevel: 'gpu' } })).toEqual(['policy policy_refused']);
   });
 
+  test('whose raw names no session is of level gpu: no GPU signed for that session', async () => {
+    const before = await answerIn(session, { ...EXCHANGE, session: undefined });
+    const report = await appraiseAttestation(before, OWN_ROOTS);
+    expect(report).toMatchObject({ valid: true, level: 'gpu' });
+    expect(report.checks.find(({ name }) => name === 'cpu_answer')).toMatchObject({ status: 'skip' });
+    expect(report.proven.join()).not.toContain('processor');
+    expect(await failing(before, { ...OWN_ROOTS, policy: { minLevel: 'gpu+cpu' } })).toEqual(['policy policy_refused']);
+    expect(await failing(good, { ...OWN_ROOTS, policy: { minLevel: 'gpu+cpu' } })).toEqual([]);
+  });
+
+  test('must be of the session, and hold the challenge, that the caller expects', async () => {
+    const { session: held } = await verifySession({ ...session.cpu, gpu: session.gpu }, OPTIONS);
+    const { session: others } = await verifySession({ ...other.cpu, gpu: other.gpu }, OPTIONS);
+    const { cpu: _, ...bare } = good;
+    expect(await failing(good, { session: held })).toEqual([]);
+    expect(await failing(good, { session: others })).toEqual(['cpu_binding session_mismatch']);
+    expect(await failing(bare, { session: held })).toEqual(['cpu_form cpu_missing']);
+    expect(await failing(bare, { expected: { challenge: 'ab'.repeat(32) } })).toEqual(['cpu_form cpu_missing']);
+    expect(await failing(good, { expected: { challenge: 'ab'.repeat(32) } })).toEqual([
+      'cpu_binding cpu_binding_mismatch',
+    ]);
+    const challenged = await makeSession({ statement: { challenge: 'ab'.repeat(32) } });
+    expect(await failing(await answerIn(challenged), { expected: { challenge: 'ab'.repeat(32) } })).toEqual([]);
+  });
+
   test('a simulated processor beside devices of a trusted root is of no level', async () => {
     const options = { at: AT, roots: { device: simulatedRoot }, simulatedRoot: processorRoots };
     const report = await appraiseAttestation(good, {
@@ -122,6 +147,11 @@ describe('what was exchanged fails by one check', () => {
       "another session's key",
       async () => changed(good, { signature: signAnswer(other, good) }),
       'cpu_answer answer_signature_invalid',
+    ),
+    row(
+      "an honest machine's answer with a relay's session, which lists the same GPU and signs it",
+      async () => ({ ...good, cpu: { ...other.cpu, signature: signAnswer(other, good) } }),
+      'cpu_answer session_mismatch',
     ),
     row(
       "another answer's signature",

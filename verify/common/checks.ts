@@ -104,6 +104,7 @@ export const FAILURE_CODES = [
   'cpu_vtpm_invalid',
   'cpu_binding_mismatch',
   'session_expired',
+  'session_mismatch',
   'cpu_devices_mismatch',
   'answer_signature_invalid',
   'cpu_policy_refused',

@@ -112,6 +112,7 @@ FailureCode = Literal[
     "cpu_vtpm_invalid",
     "cpu_binding_mismatch",
     "session_expired",
+    "session_mismatch",
     "cpu_devices_mismatch",
     "answer_signature_invalid",
     "cpu_policy_refused",

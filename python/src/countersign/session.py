@@ -91,6 +91,7 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
         about="session",
         nvidia=context.nvidia,
         own_cpu_roots=cpu.roots != CpuRoots(),
+        challenged=expected.challenge is not None,
     )
     checks.run("policy", ["form"], lambda: check_policy(findings, context))
     report = concluded(findings)
