@@ -390,10 +390,30 @@ describe('a session by itself', () => {
       async () => whole(await makeSession({ statement: { devices: [deviceKey(b)] } })),
       'cpu_devices cpu_devices_mismatch',
     ],
+    [
+      'a device that the statement names and that did not sign',
+      async () => whole(await makeSession({ statement: { devices: [deviceKey(a), deviceKey(b)] } })),
+      'cpu_form cpu_devices_mismatch',
+    ],
   ])('%s fails', async (_, make, ...codes) => {
     const report = await appraise(await make());
     expect(failures(report)).toEqual(codes);
     expect(report.session).toBeNull();
+  });
+
+  test('is of all devices that its statement names, in any order', async () => {
+    const made = await makeSession({ devices: [b, a], statement: { devices: [deviceKey(a), deviceKey(b)] } });
+    expect(failures(await appraise(whole(made)))).toEqual([]);
+    // One of them may sign an answer.
+    expect(await failing(await answerIn(made, EXCHANGE, [a]))).toEqual([]);
+  });
+
+  test('may have members beyond the known ones in its GPU evidence, but none twice', async () => {
+    const [one] = session.gpu;
+    const more = { ...whole(session), gpu: [{ name: 'GPU 0', version: { minor: 1 }, ...one }] };
+    for (const input of [more, JSON.stringify(more)]) expect(failures(await appraise(input))).toEqual([]);
+    const twice = JSON.stringify(more).replace('"minor":1', '"minor":1,"minor":1');
+    expect(failures(await appraise(twice))).toEqual(['form cpu_malformed']);
   });
 
   test('holds the challenge that the caller gave, or fails', async () => {
@@ -421,6 +441,29 @@ describe('a session by itself', () => {
     const error = await verifySession({ ...whole(session), statement: '{}' }, OPTIONS).catch((cause) => cause);
     expect(error).toBeInstanceOf(VerificationError);
     expect(error.checks.length).toBeGreaterThan(5);
+  });
+});
+
+describe('the devices that the caller accepts', () => {
+  const accepting = (...devices: readonly string[]): VerifyOptions => ({ policy: { devices } });
+  const refused = ['policy device_not_accepted'];
+
+  test('every device that signed must be one of them', async () => {
+    const both = await makeSession({ devices: [a, b] });
+    const answer = await answerIn(both, EXCHANGE, [a, b]);
+    expect(await failing(answer, accepting(deviceKey(a)))).toEqual(refused);
+    expect(await failing(answer, accepting())).toEqual(refused);
+    expect(await failing(answer, accepting(deviceKey(b), deviceKey(a)))).toEqual([]);
+    expect(await failing(await answerIn(both, EXCHANGE, [a]), accepting(deviceKey(a)))).toEqual([]);
+    const options = { ...OPTIONS, ...accepting(deviceKey(a)) };
+    expect(failures(await appraiseSession({ ...both.cpu, gpu: both.gpu }, options))).toEqual(refused);
+    expect(failures(await appraiseSession({ ...session.cpu, gpu: session.gpu }, options))).toEqual([]);
+  });
+
+  test('a list that cannot be used is an error of the caller', async () => {
+    for (const devices of [['a'], [deviceKey(a).toUpperCase()], deviceKey(a)])
+      await expect(failing(good, { policy: { devices: devices as never } })).rejects.toThrow(TypeError);
+    expect(await failing(good, accepting(deviceKey(a)))).toEqual([]);
   });
 });
 

@@ -96,6 +96,7 @@ export const FAILURE_CODES = [
   'topology_mismatch',
   'too_old',
   'policy_refused',
+  'device_not_accepted',
   'cpu_missing',
   'cpu_malformed',
   'cpu_unsupported',

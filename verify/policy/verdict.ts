@@ -235,10 +235,20 @@ function notProven(findings: Findings, simulated: boolean, valid: boolean): stri
 
 // The relying party's own policy: freshness, and checks that may not be skipped.
 
+/** @returns words for the check's detail. @throws {CheckFailure} device_not_accepted */
+function checkAccepted(devices: readonly VerifiedDevice[], accepted: readonly string[]): string {
+  if (devices.length === 0)
+    throw new CheckFailure('device_not_accepted', 'no device shows which one it is, and the caller accepts some only');
+  for (const { identity } of devices)
+    if (identity === null || !accepted.includes(identity))
+      throw new CheckFailure('device_not_accepted', `the device ${identity ?? ''} is not one that the caller accepts`);
+  return `${devices.length === 1 ? 'the device is' : `all ${devices.length} devices are`} the caller's`;
+}
+
 /** The tolerance between the gateway's clock and ours, by default. */
 const SKEW_SECONDS = 300;
 
-/** @throws {CheckFailure} too_old, policy_refused */
+/** @throws {CheckFailure} too_old, policy_refused, device_not_accepted */
 export function checkPolicy(findings: Findings, { at, options }: Context) {
   const { list, timestamp, batch } = findings;
   const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [], minLevel = 'none' } = options.policy ?? {};
@@ -258,6 +268,8 @@ export function checkPolicy(findings: Findings, { at, options }: Context) {
       'policy_refused',
       `the nonce commits to ${batch.tree_size} answers; the caller accepts ${maxBatch}`,
     );
+  const { devices: accepted } = options.policy ?? {};
+  if (accepted !== undefined) statements.push(checkAccepted(findings.devices, accepted));
   // The result of a check that could not run is unknown, and the report is not valid in any case.
   if (list.incomplete) return skipped('level and required checks are not known: a check could not get what it needs');
   for (const name of requiredChecks)

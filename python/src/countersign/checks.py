@@ -104,6 +104,7 @@ FailureCode = Literal[
     "topology_mismatch",
     "too_old",
     "policy_refused",
+    "device_not_accepted",
     "cpu_missing",
     "cpu_malformed",
     "cpu_unsupported",

@@ -259,7 +259,7 @@ def _nothing(findings: Findings) -> str:
 
 
 def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] | Skipped:
-    """@raises CheckFailure: too_old, policy_refused"""
+    """@raises CheckFailure: too_old, policy_refused, device_not_accepted"""
     policy, passed = context.options.policy, findings.list.passed
     statements: list[str] = []
     if policy.max_age_seconds is not None or policy.max_ahead_seconds is not None:
@@ -268,6 +268,8 @@ def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] 
     if findings.batch is not None and findings.batch.tree_size > most:
         size = findings.batch.tree_size
         raise CheckFailure("policy_refused", f"the nonce commits to {size} answers; the caller accepts {most}")
+    if policy.devices is not None:
+        statements.append(_check_accepted(findings.devices, policy.devices))
     # What a check that could not run would have shown is not known, and the report is not valid in any case.
     if findings.list.incomplete:
         return skipped("level and required checks are not known: a check could not get what it needs")
@@ -282,6 +284,18 @@ def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] 
     if len(policy.required_checks) > 0:
         statements.append(f"{len(policy.required_checks)} required checks passed")
     return seen("; ".join(statements) or "the caller asked for no more")
+
+
+def _check_accepted(devices: Sequence[VerifiedDevice], accepted: Sequence[str]) -> str:
+    """Returns words. @raises CheckFailure: device_not_accepted"""
+    if len(devices) == 0:
+        message = "no device shows which one it is, and the caller accepts some only"
+        raise CheckFailure("device_not_accepted", message)
+    for device in devices:
+        if device.identity not in accepted:
+            message = f"the device {device.identity or ''} is not one that the caller accepts"
+            raise CheckFailure("device_not_accepted", message)
+    return f"{'the device is' if len(devices) == 1 else f'all {len(devices)} devices are'} the caller's"
 
 
 def _check_age(timestamp: int | None, context: Context) -> str:

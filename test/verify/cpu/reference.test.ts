@@ -106,7 +106,7 @@ describe('a guest that the caller knows', () => {
     expect(not_proven.join('\n')).toContain('wired to that processor');
     expect(not_proven.join('\n')).toContain("Which model's weights ran");
     expect(not_proven.join('\n').includes('ACPI tables')).toBe(claims.cpu?.type === 'SEV_SNP');
-    expect(not_proven.join('\n')).toContain("it holds the hash only");
+    expect(not_proven.join('\n')).toContain('it holds the hash only');
     expect(not_proven.join('\n')).not.toContain('its measurement was not compared');
   });
 
