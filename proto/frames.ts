@@ -7,7 +7,7 @@ import { MAX_LEAVES } from './attestation/batch.ts';
 import { MAX_RAW_LENGTH } from './attestation/raw.ts';
 import { MAX_HPKE_LENGTH, MAX_STATEMENT_LENGTH } from './attestation/statement.ts';
 
-export const PROTOCOL = 'countersign/4';
+export const PROTOCOL = 'countersign/5';
 /** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
 export const HEALTH_PATH = '/health';
 /** Limit for a frame. raw contains a request and a response as one JSON string, which escaping can double in size. */
@@ -171,6 +171,7 @@ export const FAILURE_CODES = [
   'appraisal_failed',
   'shutting_down',
   'no_session',
+  'session_changed',
 ] as const;
 const failedSchema = z.strictObject({
   type: z.literal('failed'),

@@ -119,29 +119,32 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     nonce: given === null ? null : attestation.nonce,
     batch: hashed?.batch ?? null,
     timestamp,
-    cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', timestamp, context),
+    cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', raw, context),
     about: 'exchange',
     nvidia: context.nvidia,
     ownCpuRoots: context.options.cpu?.roots !== undefined,
+    challenged: expected.challenge !== undefined,
   };
   await list.run('policy', ['form', 'raw_members'], () => checkPolicy(findings, context));
   return { report: concluded(findings), raw, attestation: given?.attestation ?? null };
 }
 
 /**
- * Runs the checks of the member `cpu`; none where there is no such member. They are a third of the verifier's code, so they are loaded
- * when an attestation or the caller's options need them.
+ * Runs the checks of the member `cpu`; none where there is no such member and the caller expects none. They are a third of the verifier's
+ * code, so they are loaded when an attestation or the caller's options need them.
  */
 async function checkProcessor(
   list: CheckList,
   { cpu, evidence = [] }: Attestation,
   rawHash: string,
-  timestamp: number | null,
+  raw: RawParts | null,
   { at, options }: Context,
 ): Promise<CpuClaims | null> {
-  if (cpu === undefined && options.cpu === undefined) return null;
+  const { cpu: ofCpu, session, expected } = options;
+  if ([cpu, ofCpu, session, expected?.challenge].every((one) => one === undefined)) return null;
   const { checkAnswerCpu } = await import('./cpu/binding.ts');
-  return checkAnswerCpu(list, cpu, { rawHash, timestamp, evidence }, { ...options, at });
+  const answer = { rawHash, timestamp: raw?.timestamp ?? null, session: raw?.session, evidence };
+  return checkAnswerCpu(list, cpu, answer, { ...options, at });
 }
 
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */

@@ -67,6 +67,7 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     about: 'nonce',
     nvidia: context.nvidia,
     ownCpuRoots: false,
+    challenged: false,
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));
   return concluded(findings);

@@ -4,9 +4,9 @@ import { readStatement } from '../proto/attestation/statement.ts';
 import { isObject } from '../proto/json.ts';
 import { readSessionEvidence } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
-import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './common/checks.ts';
+import { CheckFailure, CheckList, type CheckName, type Passed, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
-import { checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
+import { type CpuForm, checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
 import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
@@ -53,7 +53,9 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
   const evidence = given?.gpu ?? [];
   const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
   const devices = await verifyDevices(list, inputs, nonce, [], context);
-  const form = await list.run('cpu_form', ['form'], () => readSession(given?.member, evidence));
+  const form = await list.run('cpu_form', ['form'], async () =>
+    ofAllListed(await readSession(given?.member, evidence), evidence.length),
+  );
   const expected = { session: null, challenge: options.expected?.challenge, at: context.at };
   const findings: Findings = {
     list,
@@ -67,10 +69,25 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     about: 'session',
     nvidia: context.nvidia,
     ownCpuRoots: roots !== undefined,
+    challenged: expected.challenge !== undefined,
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));
   const report = concluded(findings);
   return { ...report, session: report.valid ? sessionOf(given, findings.cpu) : null };
+}
+
+/**
+ * Every device that the statement lists must have signed it: cpu_devices checks that no other did, and report_form that none did twice.
+ * @throws {CheckFailure} cpu_devices_mismatch
+ */
+function ofAllListed(form: Passed<CpuForm>, signed: number): Passed<CpuForm> {
+  const { devices } = form.value.session.statement;
+  if (devices.length > signed)
+    throw new CheckFailure(
+      'cpu_devices_mismatch',
+      `the statement lists ${devices.length} devices, and ${signed} signed it`,
+    );
+  return form;
 }
 
 function sessionOf(given: Given | null, cpu: Findings['cpu']): VerifiedSession | null {

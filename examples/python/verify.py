@@ -86,7 +86,7 @@ def verify(text, roots, at, request=None, endpoint=None):
 
     with checking("expected_exchange", f"what is in raw, of {signed['endpoint']}, is what you hold"):
         right_endpoint(signed, endpoint)
-        start = "{" if signed["endpoint"] == CHAT else '{"endpoint":"%s",' % signed["endpoint"]
+        start = raw[: raw.index('"request":')]  # endpoint and session, which have no quotes within
         end = signed["stream"] + ',"timestamp":%s}' % signed["timestamp"]
         if request is not None:
             require(raw.startswith(start + '"request":' + request + ',"response":'), "raw holds another request")
@@ -276,16 +276,21 @@ WHOLE = "0|[1-9][0-9]{0,14}"
 
 
 def members(raw):
-    """Exactly request, response, timestamp, perhaps stream, and first perhaps endpoint. Inside of request and response anything may
-    stand. What is returned has an endpoint in any case, and of the stream the text that stands in raw."""
+    """Exactly request, response, timestamp, perhaps stream, and first perhaps endpoint and session. Inside of request and response
+    anything may stand. What is returned has endpoint and session in any case, and of the stream the text that stands in raw."""
     pairs = json.loads(raw, object_pairs_hook=tuple, parse_int=Number, parse_float=Number, parse_constant=refuse)
     found = once(pairs)
-    stream, endpoint = "", CHAT
+    stream, endpoint, start = "", CHAT, "{"
     if "endpoint" in found:
         endpoint = found.pop("endpoint")
         require(type(endpoint) is str and re.fullmatch(ENDPOINT, endpoint), "endpoint must be a path")
         require(raw.startswith('{"endpoint":"' + endpoint + '",'), "endpoint must be the first member, without escapes")
         require(endpoint != CHAT, f"{CHAT} has no name in raw")
+        start += f'"endpoint":"{endpoint}",'
+    session = found.pop("session", None)
+    if session is not None:
+        require(type(session) is str and re.fullmatch("[0-9a-f]{64}", session), "session must be 64 lowercase hex digits")
+        require(raw.startswith(f'{start}"session":"{session}",'), "session must stand before request, without escapes")
     if "stream" in found:
         (first, count), (second, sha256) = pairs = found.pop("stream")
         require(type(pairs) is tuple and (first, second) == ("events", "sha256"), "stream must be events and sha256")
@@ -296,7 +301,7 @@ def members(raw):
     require(all(type(found[one]) is tuple for one in ("request", "response")), "request and response must be objects")
     require(type(found["timestamp"]) is Number, "timestamp must be a number")
     require(re.fullmatch(WHOLE, found["timestamp"]), "timestamp must be in whole seconds")
-    return found | {"endpoint": endpoint, "stream": stream}
+    return found | {"endpoint": endpoint, "session": session, "stream": stream}
 
 
 def refuse(constant):

@@ -1,23 +1,49 @@
 // Makes an attestation: drafts it from the exchange, has the sidecar sign it and stores it for retrieval.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { TeeExchange } from '../exchange/relay.ts';
 import { EMPTY } from '../http/bytes.ts';
+import { delayAfter } from '../limits/backoff.ts';
+import type { Body, Draft, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import type { Attestor, Members, Sidecar, Store } from './interfaces.ts';
+import { type Attested, type Attestor, type Members, SessionChanged, type Sidecar, type Store } from './interfaces.ts';
 import { answerCpu, timedOut } from './sessions.ts';
 
 const NO_MEMBERS: Members = { nonce: '', json: EMPTY, sharing: 1 };
+/** Backoff between drafts, for a sidecar whose session changes again and again. */
+const REDRAFT = { min_ms: 10, max_ms: 1_000 };
 
 export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store, attest_timeout_ms: number): Attestor {
+  /** raw names the sidecar's session, so it is drafted again, with another nonce, where that session has ended. */
+  async function signed(
+    exchange: TeeExchange,
+    response: Body | Folded,
+    onDisconnect: (callback: () => void) => void,
+  ): Promise<{ readonly draft: Omit<Draft, 'raw'>; readonly attested: Attested }> {
+    const { owner, id, endpoint, request, watch, batch } = exchange;
+    const timestamp = Math.floor(Date.now() / 1000);
+    const began_ms = performance.now();
+    for (let drafts = 1; ; drafts++) {
+      const session = sidecar.session?.id;
+      const drafting = offload.draft({ endpoint, session, request, response, timestamp }, exchange);
+      const { raw, ...draft } =
+        drafting instanceof Promise ? await withTimeout(drafting, began_ms + attest_timeout_ms) : drafting;
+      if (drafts === 1) watch.attestationStarted();
+      try {
+        const options = { began_ms, batch, session };
+        return { draft, attested: await sidecar.attest(owner, id, raw, draft.digest, onDisconnect, options) };
+      } catch (error) {
+        if (!(error instanceof SessionChanged)) throw error;
+      }
+      await Promise.all([sidecar.sessionChecked(), delay(delayAfter(drafts, REDRAFT))]);
+    }
+  }
+
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
     async attest(exchange, response, onDisconnect) {
-      const { owner, id, endpoint, request, watch } = exchange;
-      const timestamp = Math.floor(Date.now() / 1000);
-      const began_ms = performance.now();
-      const drafted = offload.draft({ endpoint, request, response, timestamp }, exchange);
-      const { completionId, raw, digest, start, free_bytes } =
-        drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
-      watch.attestationStarted();
-      const attested = await sidecar.attest(owner, id, raw, digest, onDisconnect, { began_ms, batch: exchange.batch });
+      const { owner, id, watch } = exchange;
+      const { draft, attested } = await signed(exchange, response, onDisconnect);
+      const { completionId, start, free_bytes } = draft;
       const { members, batch, cpu, phases, devices, genuine } = attested;
       // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
       attested.members = NO_MEMBERS;
@@ -49,11 +75,11 @@ function withMembers(
   return all;
 }
 
-/** Limits the wait for drafts that run on the thread first. @throws {Problem} attestation_unavailable after `timeout_ms`. */
-function withTimeout<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
+/** Limits the wait for drafts that run on the thread first. @throws {Problem} attestation_unavailable at `until_ms`. */
+function withTimeout<T>(promise: Promise<T>, until_ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(timedOut()), timeout_ms);
+    timer = setTimeout(() => reject(timedOut()), Math.max(0, until_ms - performance.now()));
   });
   return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }

@@ -87,11 +87,18 @@ export interface Attested {
   readonly genuine: boolean;
 }
 
+/** raw names another session than the sidecar's current one, and must be drafted again. */
+export class SessionChanged extends Error {
+  override readonly name = 'SessionChanged';
+}
+
 interface AttestOptions {
   /** The start of the timeout, by performance.now(). */
   readonly began_ms?: number;
   /** The group of responses that may share a nonce with this one; null: none may. */
   readonly batch?: BatchGroup | null;
+  /** The session that raw names. */
+  readonly session?: string | undefined;
 }
 
 /** A checked session of the sidecar with its processor. */
@@ -131,6 +138,8 @@ export interface Sidecar {
   readonly unavailable: Hello['trouble'];
   /** The session in which responses are signed; null without one. */
   readonly session: Session | null;
+  /** Resolves when the last session that the sidecar sent has been checked. */
+  sessionChecked(): Promise<void>;
   /** When that session ends; null without one. */
   readonly sessionEnds: SessionEnds | null;
   /** Sends the sidecar the key configurations of sealed requests, now and on each connection. New sessions name the first. */
@@ -146,6 +155,7 @@ export interface Sidecar {
   /**
    * Returns the sidecar's checked attestation of `raw` (UTF-8), whose SHA-256 is `digest`. The request waits for a permit of its owner
    * and is repeated after a reconnect. `onDisconnect` is called once, with a callback that abandons the request.
+   * @throws {SessionChanged}
    * @throws {Problem} attestation_unavailable, overloaded.
    * @throws {ClientGone} when the client disconnects.
    */

@@ -27,6 +27,8 @@ interface Sessions {
   readonly current: Session | null;
   /** The ends of the current session; null without one. */
   readonly ends: SessionEnds | null;
+  /** Resolves when the last session that was received has been checked. */
+  checked(): Promise<void>;
   /** Resolves when the session has been checked. null: the sidecar has sent none of this id, or its check failed. */
   find(id: string): Promise<Session | null>;
   /** Takes a session frame. @returns the reason to refuse the sidecar, or null */
@@ -44,6 +46,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
   /** Requests for sessions with a challenge, by the ids of their frames. */
   const requests = new Map<string, { resolve(frame: SessionFrame): void; reject(error: Error): void }>();
   let current: Session | null = null;
+  let last: Promise<unknown> = Promise.resolve();
   let ends: SessionEnds | null = null;
   /** The number of sessions received, and the number of the current one: their checks may end in another order. */
   let received = 0;
@@ -56,6 +59,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
     get ends() {
       return ends;
     },
+    checked: async () => void (await last),
     find: async (id) => (await sessions.peek(id)) ?? null,
     async received(frame, simulatedRoot) {
       if (frame.id !== null) {
@@ -65,6 +69,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
       const session = sessionOf(frame);
       const number = ++received;
       const checked = checker.checkSession({ session: wholeSession(session), simulatedRoot }).catch(unchecked);
+      last = checked;
       sessions.set(
         session.id,
         checked.then((refusal) => (refusal === null ? session : null)),

@@ -10,7 +10,7 @@ import { delayAfter } from '../limits/backoff.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import type { SidecarState } from '../telemetry/metrics.ts';
 import { type Checker, unchecked } from './checker.ts';
-import type { Attested, Members, Refusal, Session, Sidecar } from './interfaces.ts';
+import { type Attested, type Members, type Refusal, type Session, SessionChanged, type Sidecar } from './interfaces.ts';
 import { createSessions, noSession, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
@@ -53,6 +53,7 @@ interface Pending {
   raw: Uint8Array;
   readonly digest: Nonce;
   readonly batch: BatchGroup | null;
+  readonly session: string | undefined;
   readonly began_ms: number;
   resolve: (attested: Attested) => void;
   reject: (error: Error) => void;
@@ -205,6 +206,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       refusal = { code: 'batch_refused', message: 'it put an answer into a batch that may share no nonce' };
     else if (signed.includes(undefined))
       refusal = { code: 'cpu_missing', message: 'the session of its processor is none that it has sent' };
+    else if (answers.some(({ cpu, request }) => cpu !== null && cpu.session !== request.session))
+      refusal = { code: 'session_mismatch', message: 'it signed in another session than the one that raw names' };
     else {
       const jobs = answers.map(({ digest, batch }, i) => ({ digest, batch, signed: statementOf(signed[i] ?? null) }));
       const result = await options.checker.check({ members, nonce, simulatedRoot, answers: jobs }).catch(unchecked);
@@ -234,6 +237,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     if (one === undefined || frame.id === null || !one.has_permit || one.has_response) return;
     // The sidecar still works on this request and will send the result.
     if (frame.code === 'duplicate_id') return;
+    if (frame.code === 'session_changed') return one.reject(new SessionChanged(frame.message));
     if (frame.retry_after_ms === undefined)
       return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
     const { id } = frame;
@@ -269,6 +273,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     get session() {
       return sessions.current;
     },
+    sessionChecked: () => sessions.checked(),
     get sessionEnds() {
       return sessions.ends;
     },
@@ -317,7 +322,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(owner, id, raw, digest, onDisconnect, { began_ms = performance.now(), batch = null } = {}) {
+    attest(owner, id, raw, digest, onDisconnect, { began_ms = performance.now(), batch = null, session } = {}) {
       return new Promise<Attested>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
@@ -331,6 +336,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           raw,
           digest,
           batch,
+          session,
           began_ms,
           resolve: (attested) => {
             settle();

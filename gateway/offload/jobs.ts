@@ -267,6 +267,8 @@ export interface Folded {
 export interface DraftInput {
   /** The request's path. */
   readonly endpoint: string;
+  /** The session that raw names. */
+  readonly session?: string | undefined;
   /** The client's body, exactly as received: its text, or its bytes. */
   readonly request: string | Buffer;
   readonly response: Body | Folded;
@@ -297,11 +299,11 @@ export const answerTooLarge = (max_answer_bytes: number) =>
   );
 
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
-export function draft({ endpoint, request, response, timestamp }: DraftInput): Draft {
+export function draft({ endpoint, session, request, response, timestamp }: DraftInput): Draft {
   const { completionId, completion, ...ofStream } =
     'body' in response ? readWholeResponse(endpoint, response.body) : response;
   const text = typeof completion === 'string' ? completion : joined(completion);
-  const raw = buildRaw({ endpoint, request: request.toString(), response: text, ...ofStream, timestamp });
+  const raw = buildRaw({ endpoint, session, request: request.toString(), response: text, ...ofStream, timestamp });
   if (raw.length > MAX_RAW_LENGTH)
     throw badResponse(
       `Request and answer together have more than ${MAX_RAW_LENGTH} characters, the most that is attested. No setting raises it.`,

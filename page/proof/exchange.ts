@@ -62,7 +62,7 @@ export function exchangeView(subject: Subject, attestation: Attestation): HTMLDe
             el(
               'code',
               {},
-              parts.endpoint === undefined ? '{"request":' : `{"endpoint":"${parts.endpoint}","request":`,
+              raw.slice(0, raw.indexOf('"request":') + '"request":'.length),
               el('mark', { class: 'request' }, 'request'),
               ',"response":',
               el('mark', { class: 'response' }, 'response'),

@@ -175,7 +175,7 @@ function whichSoftware(view: View): Claim {
     return {
       title,
       state: 'proven',
-      text: `A launch that you know${images.length === 0 ? '' : `, with ${images.join(', ')}`}.`,
+      text: `A guest and a launch file that you know${images.length === 0 ? '' : `. Its writer names ${images.join(', ')}`}.`,
     };
   if (simulated) return { title, state: 'open', text: 'Not known: a simulator measures nothing.' };
   if (cpu !== null) return { title, state: 'open', text: 'Not known: what the guest runs was not compared.' };

@@ -149,13 +149,13 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   cpu_answer: {
     title: 'The confidential guest signed this answer',
-    meaning: 'The key in the statement, which only that guest holds, signed this text and this GPU report.',
+    meaning: 'The key in the statement signed this text and this GPU report, and the text names that statement.',
     failure: 'The confidential guest did not sign this answer.',
   },
   cpu_mode: {
-    title: 'A guest that its host cannot look into',
-    meaning: 'Debugging and migration are off, and the guest itself asked for the report.',
-    failure: 'The host can look into this guest.',
+    title: 'No debugging, no migration',
+    meaning: 'The host may not debug or move this guest, and the guest itself asked for the report.',
+    failure: 'The host may look into this guest.',
   },
   cpu_tcb: {
     title: "The processor's firmware is accepted",
@@ -169,8 +169,8 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   cpu_software: {
     title: 'The software is a known one',
-    meaning: 'The launch file names what runs in the guest, and the processor vouches for it.',
-    failure: 'The guest runs other software than expected.',
+    meaning: 'The launch file is one that the caller knows, and the processor vouches for its hash.',
+    failure: 'The guest was started with another launch file than expected.',
   },
   policy: {
     title: "The caller's own rules",
@@ -194,7 +194,7 @@ export const GROUPS: readonly (readonly [title: string, names: readonly CheckNam
 export const BADGES = {
   gpu: 'Proven: a GPU signed this',
   'gpu+cpu': 'Proven: GPU and processor signed this',
-  measured: 'Proven, down to the software',
+  measured: 'Proven: GPU, processor and launch file',
   none: 'Intact, but no GPU signed this',
   simulated: 'Demo: intact, but no real GPU',
   unchecked: 'Not fully checked',

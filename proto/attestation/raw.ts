@@ -3,7 +3,7 @@ import { JsonTextError, topLevelMembers } from '../json.ts';
 
 declare const rawBrand: unique symbol;
 declare const nonceBrand: unique symbol;
-/** The JSON text of {endpoint?, request, response, stream?, timestamp}, exactly as hashed. */
+/** The JSON text of {endpoint?, session?, request, response, stream?, timestamp}, exactly as hashed. */
 export type Raw = string & { readonly [rawBrand]: true };
 /** 64 lowercase hex digits: SHA-256 of raw's UTF-8 bytes, the 32 bytes of an SPDM nonce. */
 export type Nonce = string & { readonly [nonceBrand]: true };
@@ -25,6 +25,8 @@ export const CHAT_ENDPOINT = '/v1/chat/completions';
 export interface RawParts {
   /** The path of the request, without its query; absent: {@link CHAT_ENDPOINT}. */
   readonly endpoint?: string;
+  /** SHA-256 of the session's statement in hex: the GPU signs for that session only. Absent where no processor signs. */
+  readonly session?: string | undefined;
   /** The client's body, exactly as received. */
   readonly request: string;
   /** The backend's body, exactly as received; for a stream, the completion that its chunks fold into. */
@@ -43,15 +45,16 @@ export const isEndpoint = (path: string): boolean => /^\/v1\/[\w.~!$&'()*+,;=:@%
  */
 export function buildRaw(parts: RawParts): Raw {
   const stream = parts.stream ? `,"stream":{"events":${parts.stream.events},"sha256":"${parts.stream.sha256}"}` : '';
-  const { endpoint = CHAT_ENDPOINT } = parts;
-  const member = endpoint === CHAT_ENDPOINT ? '' : `"endpoint":"${endpoint}",`;
-  return `{${member}"request":${parts.request},"response":${parts.response}${stream},"timestamp":${parts.timestamp}}` as Raw;
+  const { endpoint = CHAT_ENDPOINT, session, request, response, timestamp } = parts;
+  const first = endpoint === CHAT_ENDPOINT ? '' : `"endpoint":"${endpoint}",`;
+  const second = session === undefined ? '' : `"session":"${session}",`;
+  return `{${first}${second}"request":${request},"response":${response}${stream},"timestamp":${timestamp}}` as Raw;
 }
 
 /**
  * Splits raw into the texts that it was spliced from.
  * @throws {JsonTextError} unless raw is one JSON object of `request`, `response` and `timestamp` (whole seconds), and optionally `stream`
- * and, as the first member, `endpoint`. Each may occur once.
+ * and, before all others and in this order, `endpoint` and `session`. Each may occur once.
  */
 export function splitRaw(raw: string): RawParts {
   try {
@@ -69,15 +72,17 @@ export function splitRaw(raw: string): RawParts {
   const timestamp = texts.get('timestamp');
   const stream = texts.get('stream');
   const endpoint = texts.get('endpoint');
+  const session = texts.get('session');
   if (request === undefined || response === undefined || timestamp === undefined)
     throw new JsonTextError('raw lacks request, response or timestamp');
-  const known = 3 + (stream === undefined ? 0 : 1) + (endpoint === undefined ? 0 : 1);
-  if (texts.size !== known) throw new JsonTextError('raw has a member that is not known');
+  const known = [request, response, timestamp, stream, endpoint, session].filter((text) => text !== undefined);
+  if (texts.size !== known.length) throw new JsonTextError('raw has a member that is not known');
   if (!request.startsWith('{') || !response.startsWith('{'))
     throw new JsonTextError('raw.request and raw.response must be objects');
   if (!/^(0|[1-9][0-9]{0,14})$/.test(timestamp)) throw new JsonTextError('raw.timestamp is not in Unix seconds');
   return {
     ...(endpoint === undefined ? {} : { endpoint: parseEndpoint(endpoint, raw) }),
+    ...(session === undefined ? {} : { session: parseSession(session, endpoint, raw) }),
     request,
     response,
     ...(stream === undefined ? {} : { stream: parseStream(stream) }),
@@ -92,6 +97,14 @@ function parseEndpoint(text: string, raw: string): string {
   if (endpoint === CHAT_ENDPOINT)
     throw new JsonTextError(`raw names ${CHAT_ENDPOINT}, which it is about without a name`);
   return endpoint;
+}
+
+function parseSession(text: string, endpoint: string | undefined, raw: string): string {
+  const before = endpoint === undefined ? '{' : `{"endpoint":${endpoint},`;
+  const [, session] = /^"([0-9a-f]{64})"$/.exec(text) ?? [];
+  if (session === undefined || !raw.startsWith(`${before}"session":"`))
+    throw new JsonTextError('raw.session is not 64 lowercase hex digits, or not before the request');
+  return session;
 }
 
 function parseStream(text: string): StreamDigest {

@@ -123,14 +123,26 @@ def reference_of(one: dict[str, Any]) -> dict[str, Any]:
     return {"version": 1, "cpu": [guest], "launch": [sha256(file_of(one, "policy")).hexdigest()]}
 
 
+OUTDATED = (
+    ("genoa-v3-caci", "valid", "cpu_tcb tcb_not_accepted", "SNP firmware 23, of Genoa at least 27"),
+    ("genoa-v3-auxblob", "valid", "cpu_tcb tcb_not_accepted", "SNP firmware 23, of Genoa at least 27"),
+    ("snp-genoa", "valid", "cpu_tcb tcb_not_accepted", "SNP firmware 23, of Genoa at least 27"),
+)
+"""
+Genuine evidence whose firmware is older than the least TCB that holds where the caller names none: its name, the
+verdict without a least TCB, the verdict by default, the reason.
+"""
+
+
 def options_of(one: dict[str, Any]) -> CpuOptionFields:
-    """How a case is verified."""
+    """How a case is verified. Outdated evidence is verified without a least TCB, so that its other bytes decide."""
     # `without` says of all Azure cases that revocation is left out; where a case has collateral it is expected to pass.
     revocation = "revocation" in one.get("without", ()) and "collateral" not in one["files"]
     policy = one.get("policy", {})
+    min_tcb = {"Genoa": {}} if any(name == one["id"] for name, *_ in OUTDATED) else policy.get("minTcb")
     options = CpuOptionFields(
         at=datetime.fromisoformat(one["at"].replace("Z", "+00:00")),
-        policy=CpuPolicy(products=policy.get("products"), tcb=policy.get("tcb"), min_tcb=policy.get("minTcb")),
+        policy=CpuPolicy(products=policy.get("products"), tcb=policy.get("tcb"), min_tcb=min_tcb),
         without=CpuWithout(revocation=revocation),
         expected=CpuExpected(report_data=one.get("nonce")),
     )

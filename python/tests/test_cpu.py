@@ -26,9 +26,9 @@ from countersign.cpu.options import (
     CpuWithout,
     VerifiedSession,
 )
-from countersign.cpu.reference import RTMR3_OPEN, Measured, NamedLaunch, check_launch, read_reference
+from countersign.cpu.reference import RTMR3_OPEN, Measured, NamedLaunch, check_launch, check_measurement, read_reference
 from countersign.cpu.roots import amd_roots, intel_roots
-from countersign.cpu.snp import check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
+from countersign.cpu.snp import LEAST_TCB, check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
 from countersign.cpu.statement import read_statement
 from countersign.cpu.tdx import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
 from countersign.cpu.tdx_collateral import collateral_end, find_collateral
@@ -36,7 +36,7 @@ from countersign.cpu.tdx_quote import TdxQuote
 from countersign.cpu.verify import CpuReport, appraise_cpu, read_cpu_evidence, read_cpu_options, verify_cpu
 from countersign.strict_json import JsonTextError
 from countersign.x509 import parse_pem
-from cpu_cases import CASES, b64, case_of, file_of, member_of, options_of, verdict_of
+from cpu_cases import CASES, OUTDATED, b64, case_of, file_of, member_of, options_of, verdict_of
 from genuine import genuine, needs_genuine
 
 
@@ -237,6 +237,10 @@ OPTIONS: list[dict[str, Any]] = [
     {"policy": CpuPolicy(min_tcb_evaluation=float("nan"))},
     {"policy": CpuPolicy(min_tcb_evaluation=-1)},
     {"policy": CpuPolicy(products="Turin")},
+    {"policy": CpuPolicy(chips=["C1" * 64])},
+    {"policy": CpuPolicy(chips=["c1" * 8])},
+    {"policy": CpuPolicy(chips="c1" * 64)},
+    {"policy": CpuPolicy(min_tcb={"turin": {"snp": 9}})},
     {"policy": CpuPolicy(min_tcb={"Turin": 1})},  # type: ignore[dict-item]
     {"policy": CpuPolicy(min_tcb={"Turin": {"bl": "1"}})},  # type: ignore[dict-item]
     {"collateral": CpuCollateral(tdx={})},
@@ -276,10 +280,12 @@ def test_a_byte_that_means_nothing_makes_a_tcb_none() -> None:
     assert tcb_of(bytes([1, 2, 1, 0, 0, 0, 3, 4]), "Milan") is None
 
 
-def tdx_refusal(quote: TdxQuote) -> str | None:
+def tdx_refusal(quote: TdxQuote, **demands: Any) -> str | None:
     """The code with which the mode of a guest is refused; None: it is not."""
+    at = options_of(case_of("v5-uptodate"))["at"]
+    context = read_cpu_options(CpuVerifyOptions(at=at, policy=CpuPolicy(**demands)))
     try:
-        assert check_tdx_mode(quote, True).value
+        assert check_tdx_mode(quote, check_tdx_chain(quote, context).value, True, context).value
     except CheckFailure as failure:
         return failure.code
     return None
@@ -336,6 +342,94 @@ def test_reserved_bits_of_policy_are_refused() -> None:
         with pytest.raises(CheckFailure) as raised:
             check_snp_mode(replace(known, policy=known.policy | 1 << bit), path, context)
         assert raised.value.code == "cpu_policy_refused"
+
+
+def snp_refusal(change: dict[str, Any], **demands: Any) -> str | None:
+    """The code with which the mode of a changed guest on Genoa is refused; None: it is not."""
+    one = case_of("genoa-v3-caci")
+    member = read_cpu_evidence(member_of(one)).value
+    context = read_cpu_options(CpuVerifyOptions(at=options_of(one)["at"], policy=CpuPolicy(**demands)))
+    assert member.snp is not None
+    path = check_snp_chain(member.member.certificates, context).value
+    try:
+        assert check_snp_mode(replace(member.snp, **change), path, context).value
+    except CheckFailure as failure:
+        return failure.code
+    return None
+
+
+REFUSED = "cpu_policy_refused"
+DEMANDS = [
+    ("require_alias_check", 0x05, 0x30000, REFUSED),
+    ("require_alias_check", 0x25, 0x30000, None),
+    ("require_smt_off", 0x25, 0x20000, REFUSED),
+    ("require_smt_off", 0x24, 0x30000, REFUSED),
+    ("require_smt_off", 0x24, 0x20000, None),
+    ("require_ciphertext_hiding", 0x25, 0x1030000, REFUSED),
+    ("require_ciphertext_hiding", 0x35, 0x30000, REFUSED),
+    ("require_ciphertext_hiding", 0x35, 0x1030000, None),
+]
+
+
+@needs_genuine
+@pytest.mark.parametrize(("name", "platform_info", "policy", "code"), DEMANDS, ids=range(len(DEMANDS)))
+def test_what_the_caller_demands_of_a_machine(name: str, platform_info: int, policy: int, code: str | None) -> None:
+    guest = {"platform_info": platform_info, "policy": policy}
+    assert snp_refusal(guest, **{name: True}) == code
+    assert snp_refusal(guest) is None
+    quote = read_cpu_evidence(member_of(case_of("v5-uptodate"))).value.tdx
+    assert quote is not None
+    assert tdx_refusal(quote, **{name: True}) == REFUSED
+    assert tdx_refusal(quote) is None
+
+
+@needs_genuine
+def test_the_chips_that_the_caller_accepts() -> None:
+    chip, other, masked = "c1" * 64, "c2" * 64, "00" * 64
+    own = bytes.fromhex(chip)
+    for chips, chip_id, code in (
+        ([chip, other], own, None),
+        ([other], own, REFUSED),
+        ([], own, REFUSED),
+        # As VLEKs may.
+        ([chip, masked], bytes(64), REFUSED),
+    ):
+        assert snp_refusal({"chip_id": chip_id}, chips=chips) == code
+    quote = read_cpu_evidence(member_of(case_of("v5-uptodate"))).value.tdx
+    assert quote is not None
+    ppid = "2734b654f553596897eaadfb5667a954"
+    assert tdx_refusal(quote, chips=["98" * 16]) == REFUSED
+    assert tdx_refusal(quote, chips=["98" * 16, ppid]) is None
+    one = case_of("v5-uptodate")
+    claims = verify_cpu(member_of(one), **options_of(one)).claims
+    assert claims is not None
+    assert (claims.chip_id, claims.ppid) == (None, ppid)
+
+
+@needs_genuine
+@pytest.mark.parametrize(("name", "before", "now", "reason"), OUTDATED, ids=[name for name, *_ in OUTDATED])
+def test_evidence_of_old_firmware_is_refused_by_default(name: str, before: str, now: str, reason: str) -> None:
+    one = case_of(name)
+    options = options_of(one)
+    assert verdict_of(appraise_cpu(member_of(one), **options).checks) == before
+    options["policy"] = CpuPolicy()
+    assert verdict_of(appraise_cpu(member_of(one), **options).checks) == now, reason
+    options["policy"] = CpuPolicy(min_tcb={"Genoa": {"ucode": 84}})
+    assert verdict_of(appraise_cpu(member_of(one), **options).checks) == before
+
+
+@needs_genuine
+def test_the_least_tcb_of_turin() -> None:
+    one = case_of("turin-v5-caci")
+    options = options_of(one)
+    for min_tcb, verdict in (
+        (None, "valid"),
+        ({"Turin": {"snp": 5}}, "cpu_tcb tcb_not_accepted"),
+        ({"Turin": {}}, "valid"),
+    ):
+        options["policy"] = CpuPolicy(min_tcb=min_tcb)
+        assert verdict_of(appraise_cpu(member_of(one), **options).checks) == verdict
+    assert LEAST_TCB["Turin"] == {"snp": 4}
 
 
 @needs_genuine
@@ -428,6 +522,20 @@ def test_a_log_without_events_of_rtmr3_leaves_it_open() -> None:
         with pytest.raises(CheckFailure) as raised:
             check_event_log(rtmrs, wrong)
         assert raised.value.code == "event_log_mismatch"
+
+
+@needs_genuine
+def test_a_register_that_is_pinned_needs_no_log_that_replays_it() -> None:
+    quote = read_cpu_evidence(member_of(case_of("v4-dstack-rtmr3"))).value.tdx
+    assert quote is not None
+    mrtd, (rtmr0, rtmr1, rtmr2, rtmr3) = quote.body.mr_td.hex(), [one.hex() for one in quote.body.rtmrs]
+    guest = {"type": "TDX", "mrtd": [mrtd], "rtmr0": [rtmr0], "rtmr1": [rtmr1], "rtmr2": [rtmr2]}
+    measured = Measured("TDX", None, quote.body, None, has_event_log=False)
+    assert check_measurement(measured, {"cpu": [{**guest, "rtmr3": [rtmr3]}]}).value["rtmr3"] == [rtmr3]
+    for entry in ({**guest, "rtmr3": ["00" * 48]}, guest):
+        with pytest.raises(CheckFailure) as raised:
+            check_measurement(measured, {"cpu": [entry]})
+        assert raised.value.code == "measurement_mismatch"
 
 
 LOGS = [

@@ -530,13 +530,13 @@ def gpu(
     mode: Any = "ppcie", links: tuple[str, ...] | None = (*LINKS, NOWHERE, *LINKS), **opaque: Any
 ) -> VerifiedDevice:
     claims = DeviceClaims("gpu", "HOPPER", "GH100", "GH100", "1", None, None, mode, None)
-    return VerifiedDevice(claims, replace(OPAQUE, fabric_ids=links, **opaque), simulated=False)
+    return VerifiedDevice(None, claims, replace(OPAQUE, fabric_ids=links, **opaque), simulated=False)
 
 
 def switch(number: int, own: tuple[str, ...] | None = None, ports: tuple[str, ...] | None = PORTS) -> VerifiedDevice:
     claims = DeviceClaims("switch", "LS10", "LS10", "LS10", "1", None, None, None, None)
     ids = (switch_id(number),) if own is None else own
-    return VerifiedDevice(claims, replace(OPAQUE, fabric_ids=ids, gpu_ids=ports), simulated=False)
+    return VerifiedDevice(None, claims, replace(OPAQUE, fabric_ids=ids, gpu_ids=ports), simulated=False)
 
 
 def gpus(count: int) -> list[VerifiedDevice]:

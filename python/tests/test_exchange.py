@@ -6,12 +6,15 @@ escapes.
 import json
 import math
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from countersign import Expected, Limits, Policy, VerificationError, appraise_attestation, verify_attestation
-from countersign.exchange import is_part_of, is_transcript, same_tokens, same_value
+from countersign.checks import CheckFailure
+from countersign.exchange import attestation_of, is_part_of, is_transcript, same_tokens, same_value
+from countersign.input import parse_chain
 from countersign.sse import NamedEvent, SseError, read_events, write_named_event
 from countersign.strict_json import parse_keeping_numbers
 from vectors import Vector, read_vectors
@@ -121,6 +124,17 @@ def test_options_that_cannot_be_used_are_the_callers_fault(options: dict[str, An
         code(GOOD.given, **options)
 
 
+def test_every_device_that_signed_must_be_one_that_the_caller_accepts() -> None:
+    chain = parse_chain(GOOD.given["evidence"][0]["certificate_chain"])
+    own, other = sha256(chain[1].spki).hexdigest(), "ab" * 32
+    assert code(GOOD.given, policy=Policy(devices=[other])) == "device_not_accepted"
+    assert code(GOOD.given, policy=Policy(devices=[])) == "device_not_accepted"
+    assert code(GOOD.given, policy=Policy(devices=[other, own])) == "valid"
+    for devices in ([own.upper()], ["ab"], own, [1]):
+        with pytest.raises(TypeError):
+            code(GOOD.given, policy=Policy(devices=devices))  # type: ignore[arg-type]
+
+
 def test_white_space_between_tokens_does_not_count() -> None:
     signed = '{"a":[1.0,"x y"],"b":null}'
     assert same_tokens(' {"a" : [1.0,\n"x y"]\t,"b":null} ', signed)
@@ -135,6 +149,16 @@ def test_white_space_between_tokens_does_not_count() -> None:
         f"{signed} x",
     ):
         assert not same_tokens(other, signed), other
+
+
+def test_a_text_is_compared_with_a_signed_one_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr("countersign.exchange.parse", parsed.append)
+    assert not same_tokens("[" + "{}," * 1_000 + "{}]", '{"a":[1]}')
+    assert not same_tokens('{"a', '{"a":[1]}')
+    assert parsed == []
+    assert same_tokens('{"a" : [1]}', '{"a":[1]}')
+    assert parsed == ['{"a" : [1]}']
 
 
 def test_values_are_the_same_whatever_the_order_of_their_members() -> None:
@@ -172,6 +196,18 @@ def test_a_part_stands_at_the_end_of_what_was_appended() -> None:
     part["choices"][0]["finish_reason"] = "p"
     assert not is_part_of(part, whole)
     assert is_part_of("\ude00", "😀", grows=True)
+
+
+def test_the_values_of_a_transcript_are_counted_before_they_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    vector = VECTORS["expected_exchange.pass.chat-stream"]
+    transcript = vector.options["expected"].transcript
+    assert transcript is not None
+    # The transcript carries no attestation: this one is the backend's.
+    for most, wanted in ((1_000, ("valid", "not_an_attestation")), (50, ("too_large", "too_large"))):
+        monkeypatch.setattr("countersign.input._MAX_VALUES", most)
+        with pytest.raises(CheckFailure) as raised:
+            attestation_of(transcript, Limits())
+        assert (code(vector.given, vector), raised.value.code) == wanted
 
 
 def named(name: str) -> tuple[Any, dict[str, Any]]:

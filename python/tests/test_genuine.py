@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -187,6 +187,36 @@ def test_the_verdict_on_genuine_evidence_is(row: Row) -> None:
 
 def test_names_the_indices_that_do_not_match() -> None:
     assert "1, 2, 3, 9" in detail(appraised(TABLE[2]), "reference_values")
+
+
+def own_form(given: dict[str, Any]) -> dict[str, Any]:
+    """In our form, which states no nonce."""
+    return {"arch": given["arch"], "report": given["evidence"], "certificate_chain": given["certificate"]}
+
+
+@pytest.mark.parametrize("form", [h100, lambda: own_form(h100())], ids=["NVIDIA's", "ours"])
+def test_bare_evidence_is_of_the_nonce_that_is_expected(form: Callable[[], dict[str, Any]]) -> None:
+    nonce = h100()["nonce"]
+    for expected, valid in ((nonce, True), (nonce.upper(), True), ("ab" * 32, False)):
+        report = appraise_evidence([form()], **{**NEITHER, "expected": Expected(nonce=expected)})
+        codes = {check.code for check in report.checks if check.status == "fail"}
+        assert codes == (set() if valid else {"report_nonce_mismatch"})
+        assert not valid or report.claims.nonce == nonce
+
+
+@pytest.mark.parametrize("form", [h100, lambda: own_form(h100())], ids=["NVIDIA's", "ours"])
+def test_bare_evidence_may_have_more_members_but_none_twice(form: Callable[[], dict[str, Any]]) -> None:
+    more = {"name": "GPU 0", "version": {"minor": 1}, **form()}
+    options = {**NEITHER, "expected": Expected(nonce=h100()["nonce"])}
+    text_of = json.dumps([more])
+    for given in ([more], text_of):
+        assert appraise_evidence(given, **options).valid
+    for twice in (
+        text_of.replace('"name":', '"name": "GPU 1", "name":'),
+        text_of.replace('"minor":', '"min\\u006fr": 1, "minor":'),
+        text_of.replace('"arch":', '"arch": "HOPPER", "arch":'),
+    ):
+        assert statuses(appraise_evidence(twice, **options))["form"] == "not_an_attestation"
 
 
 def test_says_what_a_person_cares_about() -> None:

@@ -185,11 +185,15 @@ const ALONE_EVENTS: readonly Case[] = [
 
 const NAMED = '"endpoint":"/v1/embeddings",';
 const rawWith = (member: string): string => rawOf(embeddings.whole).replace(NAMED, member);
-const badRaw = (what: string, description: string, raw: () => string): Case =>
-  fail('raw_members', `endpoint-${what}`, 'raw_malformed', async ({ world }) => ({
+const badRaw = (what: string, description: string, raw: () => string, member = 'endpoint'): Case =>
+  fail('raw_members', `${member}-${what}`, 'raw_malformed', async ({ world }) => ({
     description: `${description}, and was signed so`,
     attestation: await forge(world, { raw: raw() }),
   }));
+
+const SESSION = 'ab'.repeat(32);
+const badSession = (what: string, description: string, members: string): Case =>
+  badRaw(what, description, () => rawWith(members), 'session');
 
 const RAW: readonly Case[] = [
   pass('raw_members', 'endpoint', async (kit) => ({
@@ -204,6 +208,20 @@ const RAW: readonly Case[] = [
   badRaw('escaped', 'raw has its endpoint with an escape', () => rawWith('"endpoint":"/v1/\\u0065mbeddings",')),
   badRaw('twice', 'raw has two endpoints, one of them named with an escape', () =>
     rawWith(`${NAMED}"\\u0065ndpoint":"/v1/rerank",`),
+  ),
+  pass('raw_members', 'session', async (kit) => ({
+    description: 'raw names the session of a processor, of which no evidence came: a GPU signed, and no more is proven',
+    ...(await signed(kit, { ...embeddings.whole, session: SESSION })),
+    skipped: ALONE,
+  })),
+  badSession('first', 'raw names its session before its endpoint', `"session":"${SESSION}",${NAMED}`),
+  badSession('upper-case', 'raw names a session in upper case', `${NAMED}"session":"${SESSION.toUpperCase()}",`),
+  badSession('escaped', 'raw names its session with an escape', `${NAMED}"\\u0073ession":"${SESSION}",`),
+  badRaw(
+    'last',
+    'raw names its session behind the request',
+    () => rawOf(embeddings.whole).replace(/\}$/, `,"session":"${SESSION}"}`),
+    'session',
   ),
   badRaw('with-query', 'raw has an endpoint with a query', () => rawWith('"endpoint":"/v1/embeddings?a=1",')),
 ];

@@ -36,6 +36,9 @@ export interface Signed {
   readonly signature: string;
 }
 
+/** @param digest the SHA-256 of raw. @returns null where the devices have changed and no session is required. @throws {AttesterError} */
+type Signer = (digest: Nonce, evidence: readonly Evidence[]) => Promise<Signed | null>;
+
 export interface Sessions {
   /** null until the first report shows it. */
   readonly type: string | null;
@@ -47,8 +50,12 @@ export interface Sessions {
   readonly unavailable: { readonly code: AttesterError['code']; readonly message: string } | null;
   /** Resolves when the first session was made, or the first attempt failed. */
   readonly ready: Promise<void>;
-  /** @param digest the SHA-256 of raw. @returns null where there is no session and none is required. @throws {AttesterError} */
-  sign(digest: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
+  /**
+   * The signer of a response whose raw names this session: it signs in it, also when a later session has replaced it meanwhile.
+   * @param named the session's id; null: raw names none. @returns null where there is no session and none is required.
+   * @throws {SessionChanged} for every session but the current one. @throws {AttesterError} a session is required and there is none.
+   */
+  signerIn(named: string | null): Signer | null;
   /**
    * A separate session that holds `challenge`, under the current key; cached for a minute.
    * @throws {SessionBusy} another one is being made. @throws {AttesterError}; what `signal` was aborted with.
@@ -85,6 +92,12 @@ export interface SessionsOptions {
 export class SessionBusy extends Error {
   override readonly name = 'SessionBusy';
   override readonly message = 'another session is being made';
+}
+
+/** raw names another session than the current one: the gateway drafts it again. */
+export class SessionChanged extends Error {
+  override readonly name = 'SessionChanged';
+  override readonly message = 'raw names another session than the current one';
 }
 
 /** A session begins before it is made: after a restart, a response's timestamp may be older than the session that signs it. */
@@ -237,6 +250,19 @@ export function createSessions(options: SessionsOptions): Sessions {
     renew = null;
   }
 
+  async function signIn(active: Live, digest: Nonce, evidence: readonly Evidence[]): Promise<Signed | null> {
+    if (!(await devicesOf(evidence)).every((one) => active.devices.has(one))) {
+      // A device was replaced: the next session includes the new one.
+      if (active === live) renew?.();
+      if (!required) return null;
+      throw last ?? unavailable('the devices have changed');
+    }
+    const message = answerMessage(active.digest, Buffer.from(digest, 'hex'), digestOf(evidence));
+    // Signed on this thread: an offload costs more than the signature.
+    const signature = sign('sha256', message, { key: active.key.private, dsaEncoding: 'ieee-p1363' });
+    return { session: active.id, signature: signature.toString('base64') };
+  }
+
   async function makeChallenged(value: string): Promise<Session> {
     const active = current();
     if (active === null) throw last ?? unavailable('there is no session yet');
@@ -258,19 +284,11 @@ export function createSessions(options: SessionsOptions): Sessions {
       const { code, message } = last ?? unavailable('there is no session yet');
       return { code, message: message.slice(0, MAX_UNAVAILABLE_MESSAGE) };
     },
-    async sign(digest, evidence) {
+    signerIn(named) {
       const active = current();
-      const isKnown = active !== null && (await devicesOf(evidence)).every((one) => active.devices.has(one));
-      if (!isKnown) {
-        // A device was replaced: the next session includes the new one.
-        if (active !== null) renew?.();
-        if (!required) return null;
-        throw last ?? unavailable(active === null ? 'there is no session yet' : 'the devices have changed');
-      }
-      const message = answerMessage(active.digest, Buffer.from(digest, 'hex'), digestOf(evidence));
-      // Signed on this thread: an offload costs more than the signature.
-      const signature = sign('sha256', message, { key: active.key.private, dsaEncoding: 'ieee-p1363' });
-      return { session: active.id, signature: signature.toString('base64') };
+      if (active === null && required) throw last ?? unavailable('there is no session yet');
+      if (named !== (active?.id ?? null)) throw new SessionChanged();
+      return active === null ? null : (digest, evidence) => signIn(active, digest, evidence);
     },
     async challenged(value, signal) {
       signal.throwIfAborted();

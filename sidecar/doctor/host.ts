@@ -1,5 +1,6 @@
 // The machine as the doctor sees it. All access goes through here, so that a test can stand in for any machine.
 
+import { hash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, lstat, readdir, readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -20,6 +21,7 @@ import { DRIVER_VERSION_FILE, driverVersionIn } from '../driver/versions.ts';
 /** One attestation, or its failure. */
 export interface Trial {
   readonly hello: Hello;
+  readonly raw: string;
   /** The attestation, or the sidecar's reason why there is none. */
   readonly result: Attested | { readonly failure: string };
   /** The session whose key signed the attestation; null where no processor signs. */
@@ -30,12 +32,16 @@ const HELLO_MS = 5_000;
 const ATTESTATION_MS = 60_000;
 const ID = 'doctor';
 
+/** Drafts raw. @param session the session that it names; undefined: none. */
+export type DraftRaw = (session: string | undefined) => string;
+
 /** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or the listener is not a sidecar. */
-export function trialAttestation(sidecar_socket: string, raw: string): Promise<Trial> {
+export function trialAttestation(sidecar_socket: string, draft: DraftRaw): Promise<Trial> {
   let timer: NodeJS.Timeout | undefined;
   const { promise, resolve, reject } = Promise.withResolvers<Trial>();
   let hello: Hello | null = null;
   let session: SessionFrame | null = null;
+  let raw = draft(undefined);
   const connection = connectToSidecar({
     createConnection: () => connect(sidecar_socket),
     max_frame_bytes: MAX_FRAME_BYTES,
@@ -50,8 +56,13 @@ export function trialAttestation(sidecar_socket: string, raw: string): Promise<T
     onFrame(frame) {
       if (hello === null) return;
       if (frame.type === 'session') session = frame;
-      if (frame.type === 'attested') resolve({ hello, result: frame, session });
-      if (frame.type === 'failed') resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` }, session });
+      if (frame.type === 'attested') resolve({ hello, raw, result: frame, session });
+      if (frame.type !== 'failed') return;
+      const inSession = session === null ? raw : draft(hash('sha256', session.statement));
+      if (frame.code !== 'session_changed' || raw === inSession)
+        return resolve({ hello, raw, result: { failure: `${frame.code}: ${frame.message}` }, session });
+      raw = inSession;
+      connection.send(JSON.stringify({ type: 'attest', id: ID, raw }));
     },
     onEnd(end) {
       if (end.reason === 'error') return reject(end.error);
@@ -148,7 +159,7 @@ export interface Host {
   /** @throws {Error} with the reason why NVML cannot be used. */
   nvml(library: string): Promise<NvmlFacts>;
   /** @throws {Error} with the system's `code` where nobody listens. */
-  trialAttestation(sidecar_socket: string, raw: string): Promise<Trial>;
+  trialAttestation(sidecar_socket: string, draft: DraftRaw): Promise<Trial>;
 }
 
 const RUN_DEADLINE_MS = 10_000;

@@ -14,7 +14,7 @@ import {
 import { NRAS_KEYS_URL } from '../../verify/service.ts';
 import type { SidecarConfig } from '../config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
-import { type Facts, type Host, messageOf, reasonOf, type Trial } from './host.ts';
+import { type DraftRaw, type Facts, type Host, messageOf, reasonOf, type Trial } from './host.ts';
 
 // One short request to each service that the attester needs: its status, or why there is no response, and the service's clock.
 
@@ -174,14 +174,15 @@ const RESPONSE =
 
 export async function checkTrial(host: Host, config: SidecarConfig): Promise<Finding[]> {
   const { sidecar_socket } = config;
-  const raw = buildRaw({ request: REQUEST, response: RESPONSE, timestamp: Math.floor(host.now().getTime() / 1000) });
+  const timestamp = Math.floor(host.now().getTime() / 1000);
+  const draft: DraftRaw = (session) => buildRaw({ session, request: REQUEST, response: RESPONSE, timestamp });
   let trial: Trial;
   try {
-    trial = await host.trialAttestation(sidecar_socket, raw);
+    trial = await host.trialAttestation(sidecar_socket, draft);
   } catch (error) {
     return [unreachable(error, host, config)];
   }
-  const { hello, result, session } = trial;
+  const { hello, raw, result, session } = trial;
   if ('failure' in result)
     return [
       fail(

@@ -21,11 +21,11 @@ import { JsonTextError } from '../../proto/json.ts';
 import { turnCork } from '../../proto/sidecar-connection.ts';
 import { type Attester, AttesterError } from '../common/attester.ts';
 import { RETRY_AFTER_MS } from '../common/retry.ts';
-import { SessionBusy, type Sessions, type Signed } from '../cpu/sessions.ts';
+import { SessionBusy, SessionChanged, type Sessions, type Signed } from '../cpu/sessions.ts';
 import type { Timed, TimedLeaf } from '../signing/batches.ts';
 import { DeadlineExceeded, QueueFull } from '../signing/queue.ts';
 import type { Scheduler } from '../signing/scheduler.ts';
-import { nonceOfRaw } from './nonce.ts';
+import { nonceOfRaw, type ReadRaw } from './nonce.ts';
 
 /** How one request ended, for the log. */
 export interface Result {
@@ -160,7 +160,7 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
     if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
     if (frame.type === 'session') return void handleChallenge(frame.id, frame.challenge);
     const reply = isBinary ? sendBinary : sendText;
-    void handleAttest(frame.id, digestOf(frame.raw), frame.batch, reply);
+    void handleAttest(frame.id, readOf(frame.raw), frame.batch, reply);
   });
   // A gateway that reconnects sends its requests again.
   ws.on('close', () => {
@@ -180,7 +180,7 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
 
   async function handleAttest(
     id: string,
-    digesting: Promise<Nonce>,
+    reading: Promise<ReadRaw>,
     group: BatchGroup | undefined,
     reply: typeof sendText,
   ): Promise<void> {
@@ -190,11 +190,12 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
     let code: Result['code'] = 'attested';
     let phases: Phases | null = null;
     try {
-      const digest = await digesting;
+      const { nonce: digest, session } = await reading;
+      const signer = signerOf(session);
       const attested = await (group === undefined
         ? scheduler.attest(digest, abort.signal)
         : scheduler.attestInBatch(digest, group, abort.signal));
-      const cpu = sessions === null ? null : await sessions.sign(digest, attested.evidence);
+      const cpu = (await signer?.(digest, attested.evidence)) ?? null;
       abort.signal.throwIfAborted();
       phases = attested.phases;
       reply(id, attested, cpu);
@@ -210,6 +211,13 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
       deps.onResult({ id, code, ms: performance.now() - started, phases });
       if (requests.size === 0) drained?.();
     }
+  }
+
+  /** @throws {SessionChanged} raw names another session than the current one. */
+  function signerOf(named: string | null) {
+    if (sessions !== null) return sessions.signerIn(named);
+    if (named !== null) throw new SessionChanged();
+    return null;
   }
 
   async function handleChallenge(id: string, challenge: string): Promise<void> {
@@ -265,8 +273,8 @@ function parseBinary(frame: Buffer): (Omit<AttestFrame, 'raw'> & { readonly raw:
   }
 }
 
-/** A waiting request keeps only this digest, not raw. @throws {JsonTextError} */
-const digestOf = async (raw: string | Buffer): Promise<Nonce> => nonceOfRaw(raw);
+/** A waiting request keeps only this, not raw. @throws {JsonTextError} */
+const readOf = async (raw: string | Buffer): Promise<ReadRaw> => nonceOfRaw(raw);
 
 interface Failure {
   readonly code: Failed['code'];
@@ -277,6 +285,7 @@ interface Failure {
 
 function failureOf(error: unknown): Failure {
   if (error instanceof JsonTextError) return { code: 'invalid_raw', message: error.message };
+  if (error instanceof SessionChanged) return { code: 'session_changed', message: error.message };
   if (error instanceof SessionBusy)
     return { code: 'queue_full', message: error.message, retry_after_ms: RETRY_AFTER_MS.session };
   if (error instanceof QueueFull)

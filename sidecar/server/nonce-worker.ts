@@ -9,7 +9,7 @@ parentPort?.on('message', (bytes: Uint8Array<ArrayBuffer>) => {
 
 function nonceOrRefusal(raw: Buffer): NonceResult {
   try {
-    return { nonce: nonceHere(raw) };
+    return nonceHere(raw);
   } catch (error) {
     if (error instanceof JsonTextError) return { refused: error.message };
     throw error;

@@ -502,7 +502,7 @@ class SnpReport:
                 self.product = "Turin" if model < 0x20 else None
             require(self.product is not None, "cpu_unsupported", "product")
         self.vmpl = le(data[0x30:0x34])
-        self.alias_checked = data[0x40] >> 5 & 1
+        self.platform = data[0x40]
         self.report_data, self.measurement, self.host_data = data[0x50:0x90], data[0x90:0xC0], data[0xC0:0xE0]
         self.id_key_digest, self.chip_id = data[0xE0:0x110], data[0x1A0:0x1E0]
         self.tcbs = {at: data[at : at + 8] for at in (0x38, 0x180, 0x1E0, 0x1F0)}
@@ -579,12 +579,17 @@ def snp_mode(report, product, policy):
     require(report.policy < 1 << 26, "cpu_policy_refused", "unknown bits")
     require(not report.policy >> 18 & 1 and report.vmpl <= 3 and not report.masked, "cpu_policy_refused")
     require(product in policy.get("products", ["Genoa", "Turin"]), "cpu_policy_refused", product)
-    require(report.alias_checked or not policy.get("requireAliasCheck", False), "cpu_policy_refused")
+    chip_ids = policy.get("chips", [report.chip_id.hex()])
+    require(report.chip_id.hex() in chip_ids and ("chips" not in policy or any(report.chip_id)), "cpu_policy_refused", "chip")
+    alias, hiding, smt = (report.platform >> bit & 1 for bit in (5, 4, 0))
+    require(alias or not policy.get("requireAliasCheck"), "cpu_policy_refused")
+    require(not (smt or report.policy >> 16 & 1) or not policy.get("requireSmtOff"), "cpu_policy_refused")
+    require((hiding and report.policy >> 24 & 1) or not policy.get("requireCiphertextHiding"), "cpu_policy_refused")
 
 
 def snp_tcb(report, product, policy):
-    least = policy.get("minTcb", {}).get(product)
-    if least is None:
+    least = {"Genoa": {"snp": 27}, "Turin": {"snp": 4}, **policy.get("minTcb", {})}.get(product)
+    if not least:
         raise NotMade
     for version in report.tcbs.values():
         parts = tcb_of(version, product)
@@ -596,6 +601,7 @@ def snp_tcb(report, product, policy):
 
 INTEL_QE = bytes.fromhex("939a7233f79c4ca9940a0db3957f0607")
 SGX_EXTENSION = "1.2.840.113741.1.13.1"
+DEMANDS = ("requireAliasCheck", "requireSmtOff", "requireCiphertextHiding")
 
 
 class TdxQuote:
@@ -665,6 +671,8 @@ class Pck:
         well(tcb.keys() >= set(names), "not all of the TCB")
         *self.components, self.pcesvn = (tcb[name].number() for name in names)
         well(all(0 <= one <= 65535 for one in (*self.components, self.pcesvn)), "a component out of range")
+        self.ppid = found[SGX_EXTENSION + ".1"].of(OCTET_STRING).hex() if SGX_EXTENSION + ".1" in found else None
+        well(self.ppid is None or len(self.ppid) == 32, "PPID")
         self.pceid, self.fmspc = (found[SGX_EXTENSION + one].of(OCTET_STRING) for one in (".3", ".4"))
         well((len(self.pceid), len(self.fmspc)) == (2, 6), "PCEID or FMSPC")
 
@@ -677,13 +685,15 @@ def intel_names(path):
     Pck(path[0])
 
 
-def tdx_mode(quote, kind):
+def tdx_mode(quote, kind, ppid, policy):
     require(quote.tdattributes & 0xFF == 0, "debug_enabled")
     require(not quote.tdattributes & ~0xC0000000F80100FF, "cpu_policy_refused", "unknown attributes")
     require(not quote.xfam & ~0xEDBE7, "cpu_policy_refused", "unknown states")
     require(not quote.tdattributes >> 29 & 1, "cpu_policy_refused", "MIGRATABLE")
     require(kind != "TDX" or quote.tdattributes >> 28 & 1, "cpu_policy_refused", "SEPT_VE_DISABLE")
     require(not any(quote.mrservicetd), "cpu_policy_refused", "MRSERVICETD")
+    require("chips" not in policy or ppid in policy["chips"], "cpu_policy_refused", "platform")
+    require(not any(policy.get(name) for name in DEMANDS), "cpu_policy_refused", "what no quote states")
 
 
 # ---- Intel's collateral (§7.6, §7.7) ---------------------------------------------------------------------------------
@@ -1263,7 +1273,13 @@ def check_evidence(checks, evidence, caller, of_session, seen, stated=None):
     if vtpm:
         checks.run("cpu_vtpm", ["cpu_form"], lambda: check_vtpm(evidence.signed.report_data, evidence.hcl, evidence.tpm))
     of_session(["cpu_form", *vtpm])
-    checks.run("cpu_mode", signed, lambda: snp_mode(snp, product, policy) if amd else tdx_mode(quote, evidence.type))
+
+    def mode():
+        if amd:
+            return snp_mode(snp, product, policy)
+        return tdx_mode(quote, evidence.type, Pck(path[0]).ppid, policy)
+
+    checks.run("cpu_mode", signed, mode)
     checks.run("cpu_tcb", signed, lambda: snp_tcb(snp, product, policy) if amd else tdx_tcb(taken, status, policy))
     entry = checks.run("cpu_measurement", [*signed, *vtpm], lambda: check_measurement(evidence, caller.reference))
     checks.run("cpu_software", [*signed, "cpu_measurement"], lambda: check_software(evidence, caller.reference, entry, stated))
@@ -1524,6 +1540,7 @@ def verify_session_checks(
         if alone:
             computed = evidence_digest(document["evidence"]).hex()
             require(digest in (None, computed), "cpu_malformed", "another gpu_sha256")
+            require(len(statement.devices) <= len(document["evidence"]), "cpu_devices_mismatch", "a device did not sign")
             digest = computed
         return evidence, statement, bytes.fromhex(digest), None if alone else read_signature()
 

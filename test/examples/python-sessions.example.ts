@@ -125,7 +125,7 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
 
     /** One of 13 answers under a nonce, with other members of `batch`; the session's key signs what `over` gives. */
     const batched = async (change: object | null = {}, over?: (nonce: string) => string) => {
-      const { batch, ...made } = await attestInBatch(13, 6);
+      const { batch, ...made } = await attestInBatch(13, 6, { ...EXCHANGE, session: statementDigest(one) });
       const nonce = over?.(made.nonce) ?? sha256(made.raw).toString('hex');
       const cpu = { ...one.cpu, signature: signAnswer(one, { ...made, nonce }) };
       return { ...made, cpu, batch: change === null ? null : { ...batch, ...change } };
@@ -142,6 +142,7 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
     const EXPIRED = 'cpu_binding session_expired';
     const DEVICES = 'cpu_devices cpu_devices_mismatch';
     const ANSWER = 'cpu_answer answer_signature_invalid';
+    const OLD = 'cpu_tcb tcb_not_accepted';
     type Row = readonly [name: string, verdict: string, input: () => Promise<unknown>, told?: Told];
     const ANSWERS: readonly Row[] = [
       ['an answer, SEV-SNP', RIGHT, () => answer()],
@@ -222,6 +223,12 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
       ['null for a member', MALFORMED, () => answer({ launch: null })],
       ['another type', 'cpu_form cpu_unsupported', () => answer({ type: 'SEV' })],
       ['another product than is accepted', REFUSED, () => answer(), { policy: { products: ['Turin'] } }],
+      ['another chip than is accepted', REFUSED, () => answer(), { policy: { chips: ['c2'.repeat(64)] } }],
+      ['the chip that is accepted', RIGHT, () => answer(), { policy: { chips: ['c1'.repeat(64)] } }],
+      ['SMT, where it must be off', REFUSED, () => answer(), { policy: { requireSmtOff: true } }],
+      ['no ciphertext hiding', REFUSED, () => answer(), { policy: { requireCiphertextHiding: true } }],
+      ['an alias check', RIGHT, () => answer(), { policy: { requireAliasCheck: true } }],
+      ['older firmware', OLD, () => answer(), { policy: { minTcb: { Genoa: { snp: 28 } } } }],
       ['later, when the certificates have ended', 'cpu_chain certificate_expired', () => answer(), { at: LATER }],
     ];
     const BATCHED: readonly Row[] = [
@@ -254,6 +261,11 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
       ['with other evidence and no hash', BINDING, async () => alone(one, { gpu: other.gpu, gpu_sha256: undefined })],
       ['with a signature', MALFORMED, async () => alone(one, { signature: (await answer()).cpu.signature })],
       ['of another device', DEVICES, async () => alone(await makeSession({ statement: { devices: [CHALLENGE] } }))],
+      [
+        'of a device more than signed',
+        'cpu_form cpu_devices_mismatch',
+        async () => alone(await makeSession({ statement: { devices: [await named(), CHALLENGE] } })),
+      ],
       ['at its end', RIGHT, async () => alone(one), { at: new Date((SECONDS + 3_000) * 1_000 + 999) }],
       ['behind its end', EXPIRED, async () => alone(one), { at: new Date((SECONDS + 3_001) * 1_000) }],
       ['before it', EXPIRED, async () => alone(one), { at: new Date((SECONDS - 600) * 1_000 - 1) }],

@@ -1,7 +1,8 @@
 // Sessions and answers in them, under simulated roots: right ones, and ones with something wrong that devices and processor signed.
 import { createHash } from 'node:crypto';
-import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
+import { CHIP_ID, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
+import type { CpuPolicy } from '../../verify/cpu/index.ts';
 import { behindVtpm, dstackEvent, HOST, listOf, MEASURED, ownOf, RTMR3, snpOf, tdxOf } from '../examples/cpu-guests.ts';
 import { LAUNCH as LAUNCH_FILE } from '../support/launch-file.ts';
 import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';
@@ -11,6 +12,7 @@ import { AT, a, attestInBatch, b, EXCHANGE, SECONDS, simulatedRoot } from '../ve
 import {
   amd,
   answerIn,
+  deviceKey,
   intel,
   type MadeSession,
   makeSession,
@@ -63,6 +65,8 @@ const PROCESSORS: readonly (readonly [name: string, processor: Processor])[] = [
   ],
 ];
 
+const accepting = (policy: CpuPolicy): Options => ({ ...WITHOUT, cpu: { policy } });
+
 /** Right ones first. */
 export async function sessions(): Promise<Question[]> {
   const session = await makeSession();
@@ -71,7 +75,7 @@ export async function sessions(): Promise<Question[]> {
   const changed = (cpu: object) => ({ ...answer, cpu: { ...answer.cpu, ...cpu } });
   const stated = (name: string, statement: Record<string, unknown>, options?: Options) =>
     bothOf(name, { statement }, options);
-  const { batch, ...made } = await attestInBatch(13, 6);
+  const { batch, ...made } = await attestInBatch(13, 6, { ...EXCHANGE, session: statementDigest(session) });
   const batched = (nonce: string) => ({
     ...made,
     batch,
@@ -102,6 +106,15 @@ export async function sessions(): Promise<Question[]> {
       {},
       { ...WITHOUT, cpu: { policy: { products: ['Turin'] } } },
     )),
+    ...(await bothOf('of a chip that is accepted', {}, accepting({ chips: [CHIP_ID.toString('hex')] }))),
+    ...(await bothOf('of a chip that is not accepted', {}, accepting({ chips: ['99'.repeat(16)] }))),
+    ...(await bothOf('of a platform that is accepted', { processor: tdx }, accepting({ chips: ['99'.repeat(16)] }))),
+    ...(await bothOf('of which SMT off is demanded', {}, accepting({ requireSmtOff: true }))),
+    ...(await bothOf('of TDX with an alias check', { processor: tdx }, accepting({ requireAliasCheck: true }))),
+    ...(await bothOf('of newer firmware', {}, accepting({ minTcb: { Genoa: { snp: 28 } } }))),
+    ...(await bothOf('of no least firmware', {}, accepting({ minTcb: { Genoa: {} } }))),
+    ...(await bothOf('of a device that is accepted', {}, { ...WITHOUT, policy: { devices: [deviceKey(a)] } })),
+    ...(await bothOf('of a device that is not', {}, { ...WITHOUT, policy: { devices: [deviceKey(b)] } })),
     ...(await bothOf('at least measured', {}, { ...WITHOUT, policy: { minLevel: 'measured' } })),
     ...(await bothOf('of zeros for report data', { reportData: () => Buffer.alloc(64) })),
     ...(await bothOf('of another host', { processor: snpOf(Buffer.from(LAUNCH, 'hex')) }, known({}))),
@@ -116,6 +129,7 @@ export async function sessions(): Promise<Question[]> {
     ...(await stated('without the challenge', {}, { ...WITHOUT, expected: { challenge: CHALLENGE } })),
     ...(await stated('that has not begun', { not_before: SECONDS + 10, not_after: SECONDS + 600 })),
     ...(await stated('that has ended', { not_before: SECONDS - 3_600, not_after: SECONDS - 11 })),
+    ...(await stated('of a device that did not sign', { devices: [deviceKey(b), deviceKey(a)] })),
     ...(await stated('of other devices', { devices: [CHALLENGE] })),
     ...(await stated('with a key that is none', { key: 'AAAA' })),
     ...(await stated('with a member more', { more: 1 })),

@@ -4,10 +4,11 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { WebSocketServer } from 'ws';
 import type { Batch } from '../../proto/attestation/batch.ts';
-import type { Nonce } from '../../proto/attestation/raw.ts';
+import { type Nonce, splitRaw } from '../../proto/attestation/raw.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester, Collected } from '../../sidecar/common/attester.ts';
+import type { Session } from '../../sidecar/cpu/sessions.ts';
 import type { Folder } from './harness.ts';
 
 export interface Lies {
@@ -16,7 +17,9 @@ export interface Lies {
   /** Laid over the true hello. */
   readonly hello?: object;
   /** A session frame behind the hello, and in each answer what was signed in it. */
-  readonly session?: object;
+  readonly session?: Session;
+  /** It signs a raw that names no session, or another one. */
+  readonly anySession?: boolean;
   readonly signed?: (honest: Collected, nonce: Nonce) => Promise<object | null>;
   /** A nonce that commits to the digest of raw in place of that digest, and how. */
   readonly batch?: (digest: Nonce) => { readonly nonce: Nonce; readonly batch: Batch };
@@ -36,6 +39,9 @@ export interface FalseSidecar {
   readonly seen: { connections: number; asked: number };
   close(): Promise<void>;
 }
+
+const names = (raw: Uint8Array, statement: string) =>
+  splitRaw(Buffer.from(raw).toString()).session === createHash('sha256').update(statement).digest('hex');
 
 /** Its socket is `sidecar.sock` in the folder, as an honest one's. */
 export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promise<FalseSidecar> {
@@ -63,6 +69,8 @@ export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promis
       const { head, payload: carried } = splitBinaryFrame(data as Buffer);
       const { id } = JSON.parse(head) as { id: string };
       if (lies.failed !== undefined) return ws.send(JSON.stringify({ type: 'failed', id, ...lies.failed }));
+      if (lies.session !== undefined && lies.anySession !== true && !names(carried, lies.session.statement))
+        return ws.send(JSON.stringify({ type: 'failed', id, code: 'session_changed', message: 'another session' }));
       const digest = createHash('sha256').update(carried).digest('hex') as Nonce;
       const { nonce, batch } = lies.batch?.(digest) ?? { nonce: digest };
       const honest = await twin.attest(nonce, new AbortController().signal);

@@ -56,7 +56,7 @@ export const tdx: Processor = (reportData) => ({
 export const processorRoots = pem(amd.ark, intel.root);
 
 export interface SessionSpec {
-  readonly processor?: Processor;
+  readonly processor?: (reportData: Buffer) => ReturnType<Processor> | Promise<ReturnType<Processor>>;
   readonly devices?: readonly Device[];
   /** Members of the statement in place of the right ones. */
   readonly statement?: Record<string, unknown>;
@@ -94,7 +94,7 @@ export async function makeSession(spec: SessionSpec = {}): Promise<MadeSession> 
   const digest = sha256(statement);
   const gpu = await Promise.all(devices.map((device) => evidenceOf(digest.toString('hex'), device)));
   const d = sha256('countersign/session/v1\0', digest, digestOf(gpu));
-  const { type, ...members } = processor(change(Buffer.concat([d, Buffer.alloc(32)])));
+  const { type, ...members } = await processor(change(Buffer.concat([d, Buffer.alloc(32)])));
   const cpu = { type, statement, gpu_sha256: digestOf(gpu).toString('hex'), ...members };
   return { key: privateKey, statement, cpu, gpu };
 }
@@ -115,13 +115,13 @@ export const signAnswer = ({ key, statement }: MadeSession, { nonce, evidence }:
     { key, dsaEncoding: 'ieee-p1363' },
   ).toString('base64');
 
-/** An attestation of the exchange, signed in the session. */
+/** An attestation of the exchange, signed in the session, which raw names unless `parts` has another `session`. */
 export async function answerIn(
   session: MadeSession,
   parts: RawParts = EXCHANGE,
   devices: readonly Device[] = [a],
 ): Promise<Answer> {
-  const made = await attest(parts, devices);
+  const made = await attest({ session: statementDigest(session), ...parts }, devices);
   return { ...made, cpu: { ...session.cpu, signature: signAnswer(session, made) } };
 }
 

@@ -100,6 +100,31 @@ describe('an answer in a session', () => {
     expect(await failing(good, { policy: { minLevel: 'gpu' } })).toEqual(['policy policy_refused']);
   });
 
+  test('whose raw names no session is of level gpu: no GPU signed for that session', async () => {
+    const before = await answerIn(session, { ...EXCHANGE, session: undefined });
+    const report = await appraiseAttestation(before, OWN_ROOTS);
+    expect(report).toMatchObject({ valid: true, level: 'gpu' });
+    expect(report.checks.find(({ name }) => name === 'cpu_answer')).toMatchObject({ status: 'skip' });
+    expect(report.proven.join()).not.toContain('processor');
+    expect(await failing(before, { ...OWN_ROOTS, policy: { minLevel: 'gpu+cpu' } })).toEqual(['policy policy_refused']);
+    expect(await failing(good, { ...OWN_ROOTS, policy: { minLevel: 'gpu+cpu' } })).toEqual([]);
+  });
+
+  test('must be of the session, and hold the challenge, that the caller expects', async () => {
+    const { session: held } = await verifySession({ ...session.cpu, gpu: session.gpu }, OPTIONS);
+    const { session: others } = await verifySession({ ...other.cpu, gpu: other.gpu }, OPTIONS);
+    const { cpu: _, ...bare } = good;
+    expect(await failing(good, { session: held })).toEqual([]);
+    expect(await failing(good, { session: others })).toEqual(['cpu_binding session_mismatch']);
+    expect(await failing(bare, { session: held })).toEqual(['cpu_form cpu_missing']);
+    expect(await failing(bare, { expected: { challenge: 'ab'.repeat(32) } })).toEqual(['cpu_form cpu_missing']);
+    expect(await failing(good, { expected: { challenge: 'ab'.repeat(32) } })).toEqual([
+      'cpu_binding cpu_binding_mismatch',
+    ]);
+    const challenged = await makeSession({ statement: { challenge: 'ab'.repeat(32) } });
+    expect(await failing(await answerIn(challenged), { expected: { challenge: 'ab'.repeat(32) } })).toEqual([]);
+  });
+
   test('a simulated processor beside devices of a trusted root is of no level', async () => {
     const options = { at: AT, roots: { device: simulatedRoot }, simulatedRoot: processorRoots };
     const report = await appraiseAttestation(good, {
@@ -122,6 +147,11 @@ describe('what was exchanged fails by one check', () => {
       "another session's key",
       async () => changed(good, { signature: signAnswer(other, good) }),
       'cpu_answer answer_signature_invalid',
+    ),
+    row(
+      "an honest machine's answer with a relay's session, which lists the same GPU and signs it",
+      async () => ({ ...good, cpu: { ...other.cpu, signature: signAnswer(other, good) } }),
+      'cpu_answer session_mismatch',
     ),
     row(
       "another answer's signature",
@@ -360,10 +390,30 @@ describe('a session by itself', () => {
       async () => whole(await makeSession({ statement: { devices: [deviceKey(b)] } })),
       'cpu_devices cpu_devices_mismatch',
     ],
+    [
+      'a device that the statement names and that did not sign',
+      async () => whole(await makeSession({ statement: { devices: [deviceKey(a), deviceKey(b)] } })),
+      'cpu_form cpu_devices_mismatch',
+    ],
   ])('%s fails', async (_, make, ...codes) => {
     const report = await appraise(await make());
     expect(failures(report)).toEqual(codes);
     expect(report.session).toBeNull();
+  });
+
+  test('is of all devices that its statement names, in any order', async () => {
+    const made = await makeSession({ devices: [b, a], statement: { devices: [deviceKey(a), deviceKey(b)] } });
+    expect(failures(await appraise(whole(made)))).toEqual([]);
+    // One of them may sign an answer.
+    expect(await failing(await answerIn(made, EXCHANGE, [a]))).toEqual([]);
+  });
+
+  test('may have members beyond the known ones in its GPU evidence, but none twice', async () => {
+    const [one] = session.gpu;
+    const more = { ...whole(session), gpu: [{ name: 'GPU 0', version: { minor: 1 }, ...one }] };
+    for (const input of [more, JSON.stringify(more)]) expect(failures(await appraise(input))).toEqual([]);
+    const twice = JSON.stringify(more).replace('"minor":1', '"minor":1,"minor":1');
+    expect(failures(await appraise(twice))).toEqual(['form cpu_malformed']);
   });
 
   test('holds the challenge that the caller gave, or fails', async () => {
@@ -391,6 +441,29 @@ describe('a session by itself', () => {
     const error = await verifySession({ ...whole(session), statement: '{}' }, OPTIONS).catch((cause) => cause);
     expect(error).toBeInstanceOf(VerificationError);
     expect(error.checks.length).toBeGreaterThan(5);
+  });
+});
+
+describe('the devices that the caller accepts', () => {
+  const accepting = (...devices: readonly string[]): VerifyOptions => ({ policy: { devices } });
+  const refused = ['policy device_not_accepted'];
+
+  test('every device that signed must be one of them', async () => {
+    const both = await makeSession({ devices: [a, b] });
+    const answer = await answerIn(both, EXCHANGE, [a, b]);
+    expect(await failing(answer, accepting(deviceKey(a)))).toEqual(refused);
+    expect(await failing(answer, accepting())).toEqual(refused);
+    expect(await failing(answer, accepting(deviceKey(b), deviceKey(a)))).toEqual([]);
+    expect(await failing(await answerIn(both, EXCHANGE, [a]), accepting(deviceKey(a)))).toEqual([]);
+    const options = { ...OPTIONS, ...accepting(deviceKey(a)) };
+    expect(failures(await appraiseSession({ ...both.cpu, gpu: both.gpu }, options))).toEqual(refused);
+    expect(failures(await appraiseSession({ ...session.cpu, gpu: session.gpu }, options))).toEqual([]);
+  });
+
+  test('a list that cannot be used is an error of the caller', async () => {
+    for (const devices of [['a'], [deviceKey(a).toUpperCase()], deviceKey(a)])
+      await expect(failing(good, { policy: { devices: devices as never } })).rejects.toThrow(TypeError);
+    expect(await failing(good, accepting(deviceKey(a)))).toEqual([]);
   });
 });
 

@@ -34,7 +34,7 @@ export const MEANING: Readonly<Record<Level, string>> = {
   'gpu+cpu':
     'A confidential VM on a genuine processor holds the key, but which software runs in it was compared with nothing: sealing keeps prompts from the network and from everything in between, and not from whoever runs that machine.',
   measured:
-    'Only the software that you named, started in a confidential VM on a genuine processor, opens what is sealed to its key.',
+    'A guest and a launch file that you named hold the key, in a confidential VM on a genuine processor. It does not show what the images do with a prompt, and whoever owns the board may have extracted its keys.',
 };
 
 /** Nothing was sent, or the response is not returned. The message contains nothing that a server sent. */

@@ -10,7 +10,7 @@ import {
 } from '../../proto/attestation/statement.ts';
 import { isObject, JsonTextError } from '../../proto/json.ts';
 import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
-import { CheckFailure, type CheckList, type Passed, passed, seen } from '../common/checks.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../common/checks.ts';
 import { parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { VerifyOptions } from '../policy/options.ts';
 import type { Certificate } from '../x509/certificate.ts';
@@ -28,6 +28,8 @@ interface Answer {
   readonly rawHash: string | null;
   /** Unix seconds, in raw. */
   readonly timestamp: number | null;
+  /** The session that raw names, in hex. */
+  readonly session?: string | undefined;
   readonly evidence: readonly Evidence[];
 }
 
@@ -67,7 +69,7 @@ const SIGNATURE_BYTES = 64;
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
 
 /**
- * Runs every check of an attestation's member `cpu`; none where there is no such member.
+ * Runs every check of an attestation's member `cpu`; none where there is no such member and the caller expects none.
  * @returns as checkCpu. @throws {TypeError} for options that cannot be used.
  */
 export async function checkAnswerCpu(
@@ -77,9 +79,10 @@ export async function checkAnswerCpu(
   { at, simulatedRoot: simulatedRoots, without, cpu, session, expected }: VerifyOptions,
 ): Promise<CpuClaims | null> {
   const { context } = readCpuOptions({ ...cpu, at, simulatedRoots, without });
-  if (member === undefined) return null;
-  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(member, session ?? null));
-  return checkCpu(list, form, answer, { session: session ?? null, challenge: expected?.challenge, at: null }, context);
+  const ofSession = { session: session ?? null, challenge: expected?.challenge, at: null };
+  if (member === undefined && ofSession.session === null && ofSession.challenge === undefined) return null;
+  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(member, ofSession.session));
+  return checkCpu(list, form, answer, ofSession, context);
 }
 
 /**
@@ -99,8 +102,18 @@ export async function checkCpu(
   const session = form?.session as Session;
   await list.run('cpu_devices', ['cpu_binding', 'report_form'], () => checkDevices(session, answer.evidence));
   if (answer.rawHash !== null)
-    await list.run('cpu_answer', ['cpu_binding', 'report_form', 'raw_hash'], () => checkSignature(session, answer));
+    await list.run('cpu_answer', ['cpu_binding', 'report_form', 'raw_hash', 'raw_members'], async () => {
+      const signed = await checkSignature(session, answer);
+      return isNamed(session, answer) ? signed : skipped('raw names no session, so no GPU signed for this one');
+    });
   return claims;
+}
+
+/** Whether raw, which the GPU signed, names this session. @throws {CheckFailure} session_mismatch: it names another. */
+function isNamed({ digest: ofStatement }: Session, { session }: Answer): boolean {
+  if (session !== undefined && session !== toHex(ofStatement))
+    throw new CheckFailure('session_mismatch', 'raw, which the GPU signed, names another session than cpu shows');
+  return session !== undefined;
 }
 
 async function checkBound(
@@ -137,9 +150,12 @@ export async function readSession(member: unknown, gpu: readonly Evidence[]): Pr
 
 /**
  * Reads the member `cpu` of a response, whole or in its short form.
+ * @param held the session that the caller expects.
  * @throws {CheckFailure} cpu_missing, cpu_malformed, cpu_unsupported
  */
 export async function readAnswerCpu(member: unknown, held: HeldSession | null): Promise<Passed<CpuForm>> {
+  if (member === undefined)
+    throw new CheckFailure('cpu_missing', "the caller expects a session, and there is no processor's evidence");
   const value = recordOf(member);
   if (value.statement_sha256 !== undefined) return readShort(value, held);
   const { gpu_sha256 } = value;
@@ -242,8 +258,12 @@ function decoded(text: string): Uint8Array {
   }
 }
 
-/** @returns words for the check's detail. @throws {CheckFailure} cpu_binding_mismatch, session_expired */
-function checkExpected(statement: Statement, timestamp: number | null, { challenge, at }: SessionExpected): string {
+/** @returns words for the check's detail. @throws {CheckFailure} session_mismatch, cpu_binding_mismatch, session_expired */
+function checkExpected(statement: Statement, timestamp: number | null, expected: SessionExpected): string {
+  const { challenge, at, session: held } = expected;
+  // A session with a challenge has the same key as the one in which responses are signed.
+  if (held !== null && readStatement(held.statement).key !== statement.key)
+    throw new CheckFailure('session_mismatch', 'another session signed than the one that the caller expects');
   if (challenge !== undefined && statement.challenge !== challenge.toLowerCase())
     throw new CheckFailure('cpu_binding_mismatch', 'the statement does not hold the challenge that is expected');
   for (const seconds of [timestamp, at === null ? null : Math.floor(at.getTime() / 1000)])

@@ -41,10 +41,32 @@ export interface TdxCollateral {
 export interface CpuPolicy {
   /** AMD products whose reports are accepted. Genoa and Turin by default: Milan's reports can be forged (arXiv 2605.12990). */
   readonly products?: readonly Product[] | undefined;
-  /** The least TCB, by product, that AMD's reported, current, committed and launch TCB must all have. */
+  /**
+   * The chips that are accepted, as the claims show them: AMD's `chip_id` (128 lowercase hex digits), Intel's `ppid` (32); any by default.
+   * A report that masks its chip id, as those signed by a VLEK may, is then refused.
+   */
+  readonly chips?: readonly string[] | undefined;
+  /**
+   * The least TCB that AMD's reported, current, committed and launch TCB must all have. For a product that is not named here it is SNP
+   * firmware 27 of Genoa and 4 of Turin (snp-checks.ts names the sources); `{ Genoa: {} }` asks for none of Genoa.
+   */
   readonly minTcb?: Readonly<Partial<Record<Product, SnpTcb>>> | undefined;
-  /** Demand that AMD's firmware says it looked for aliased memory. */
+  /**
+   * Demand that AMD's firmware completed its alias check (PLATFORM_INFO, bit 5): at boot no two addresses led to the same memory, by a
+   * false SPD for instance. It says nothing about later: an interposer that aliases memory while the machine runs passes it. A TDX
+   * quote cannot meet this demand, nor the next two.
+   */
   readonly requireAliasCheck?: boolean | undefined;
+  /**
+   * Demand that SMT is off (PLATFORM_INFO, bit 0) and that the guest would not start with it (POLICY, bit 16): no sibling thread of
+   * somebody else shares its cores. Other guests still share caches with it.
+   */
+  readonly requireSmtOff?: boolean | undefined;
+  /**
+   * Demand that ciphertext hiding is on (PLATFORM_INFO, bit 4) and that the guest would not start without it (POLICY, bit 24; AMD 56860,
+   * revision 1.58): the host's software reads no ciphertext of the guest's memory. Whoever taps the memory bus still does.
+   */
+  readonly requireCiphertextHiding?: boolean | undefined;
   /** CSP ids of the providers whose VLEKs are accepted; any by default. */
   readonly cspIds?: readonly string[] | undefined;
   /** Intel's statuses that are accepted; UpToDate alone by default. Revoked and NotSupported never are. */
@@ -142,6 +164,8 @@ export interface CpuClaims {
   readonly simulated: boolean;
   readonly product: Product | null;
   readonly chip_id: string | null;
+  /** Intel's id of the platform, in its PCK certificate. */
+  readonly ppid: string | null;
   readonly vmpl: number | null;
   readonly report_data: string;
   /** MEASUREMENT of SEV-SNP, MRTD of TDX. */

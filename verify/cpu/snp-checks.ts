@@ -1,6 +1,6 @@
 // The checks of a report of SEV-SNP: its signer, processor, firmware and guest policy.
 
-import { equal, isZero } from '../common/bytes.ts';
+import { equal, isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../common/checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { isIssuedBy, trustedPath } from '../x509/chain.ts';
@@ -175,32 +175,58 @@ const MIGRATE_MA = 1n << 18n;
 const DEBUG = 1n << 19n;
 /** Bits 26 to 63 of POLICY are reserved (56860, revision 1.58, §4.3); PAGE_SWAP_DISABLE is the last that is known. */
 const KNOWN_POLICY_BITS = 26n;
+const SMT_ALLOWED = 1n << 16n;
+const CIPHERTEXT_HIDING_DRAM = 1n << 24n;
+/** PLATFORM_INFO (56860, revision 1.58, §7.3). */
+const SMT_EN = 1n << 0n;
+const CIPHERTEXT_HIDING_DRAM_EN = 1n << 4n;
 const ALIAS_CHECK_COMPLETE = 1n << 5n;
 const MAX_GUEST_VMPL = 3;
 
 /** @throws {CheckFailure} debug_enabled, cpu_policy_refused */
 export function checkSnpMode(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Passed<true> {
-  const { products = DEFAULT_PRODUCTS, requireAliasCheck = false } = policy;
+  const { products = DEFAULT_PRODUCTS, chips } = policy;
   if ((report.policy & DEBUG) !== 0n) throw new CheckFailure('debug_enabled', 'the host may debug this guest');
   if (report.policy >> KNOWN_POLICY_BITS !== 0n) throw refused('POLICY has bits that are not known');
   if ((report.policy & MIGRATE_MA) !== 0n) throw refused('a migration agent may move this guest');
   if (report.vmpl > MAX_GUEST_VMPL) throw refused('the host asked for the report, not the guest');
   if (report.maskChipKey) throw refused('the chip is told not to sign reports with its key');
   if (!products.includes(product)) throw refused(`reports of ${product} are not accepted`);
-  if (requireAliasCheck && (report.platformInfo & ALIAS_CHECK_COMPLETE) === 0n)
-    throw refused('the firmware does not say that it looked for aliased memory');
+  if (chips !== undefined && (isZero(report.chipId) || !chips.includes(toHex(report.chipId))))
+    throw refused('the chip is not one that the caller accepts');
+  checkDemands(report, policy);
   return seen(`${product}; no debugging, no migration; asked for by the guest at VMPL ${report.vmpl}`);
 }
 
+/** PLATFORM_INFO says how the machine is configured now, POLICY without what the guest would not have started. */
+function checkDemands({ policy: guest, platformInfo }: SnpReport, policy: CpuPolicy): void {
+  if (policy.requireAliasCheck && (platformInfo & ALIAS_CHECK_COMPLETE) === 0n)
+    throw refused('the firmware does not say that it looked for aliased memory');
+  if (policy.requireSmtOff && ((platformInfo & SMT_EN) !== 0n || (guest & SMT_ALLOWED) !== 0n))
+    throw refused('SMT is on, or POLICY allows it');
+  const isHidden = (platformInfo & CIPHERTEXT_HIDING_DRAM_EN) !== 0n && (guest & CIPHERTEXT_HIDING_DRAM) !== 0n;
+  if (policy.requireCiphertextHiding && !isHidden)
+    throw refused('ciphertext hiding is off, or POLICY does not demand it');
+}
+
 const refused = (message: string) => new CheckFailure('cpu_policy_refused', message);
+
+/**
+ * The least TCB of a product for which the caller names none. AMD-SB-3023 (CVE-2025-48514) and AMD-SB-3020 (CVE-2025-0033, RMPocalypse) ask
+ * for these versions of the SNP firmware: so AMD's own driver in Linux (commit 4b28f0846ef6, 2026-04-16: Zen 4 from 0x1b, Zen 5 from
+ * 0x04), and the review in ariofrio/pi-tee that quotes the bulletins (2026-10-08). AMD-SB-3034 withdrew its values on 2026-09-24.
+ * Microcode is left out: its numbers differ between steppings of a product (AMD-SB-3027: Genoa 0x56, Genoa-X and Turin 0x51). Of the
+ * other parts no source states a value.
+ */
+const LEAST_TCB: Readonly<Partial<Record<Product, SnpTcb>>> = { Genoa: { snp: 0x1b }, Turin: { snp: 0x04 } };
 
 /**
  * All four versions count: a guest that was launched under bad firmware stays exposed after an update.
  * @throws {CheckFailure} tcb_not_accepted
  */
 export function checkSnpTcb(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Outcome<true> {
-  const least = policy.minTcb?.[product];
-  if (least === undefined) return skipped(`the caller named no least TCB of ${product}`);
+  const least = policy.minTcb?.[product] ?? LEAST_TCB[product] ?? {};
+  if (Object.keys(least).length === 0) return skipped(`the caller named no least TCB of ${product}`);
   for (const which of TCBS) {
     const tcb = tcbOf(report.tcb[which], product);
     for (const [part, version] of Object.entries(least))

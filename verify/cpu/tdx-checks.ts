@@ -7,7 +7,7 @@ import { isIssuedBy, trustedPath } from '../x509/chain.ts';
 import { type Crl, isRevoked } from '../x509/crl.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
-import type { CpuContext, TcbStatus } from './cpu-options.ts';
+import type { CpuContext, CpuPolicy, TcbStatus } from './cpu-options.ts';
 import { type Pck, readPck, type TdReport, type TdxQuote } from './evidence/tdx-quote.ts';
 import type { ModuleSigner, QeIdentity, SvnLevel, TcbInfo, TcbLevel, VerifiedCollateral } from './tdx-collateral.ts';
 
@@ -135,11 +135,24 @@ const KNOWN_ATTRIBUTES = Uint8Array.of(DEBUG_BITS, 0, 0x01, 0xf8, 0, 0, 0, 0xc0)
 const KNOWN_XFAM = Uint8Array.of(0xe7, 0xdb, 0x0e, 0, 0, 0, 0, 0);
 const hasOnly = (bytes: Uint8Array, known: Uint8Array) => equal(masked(bytes, known), bytes);
 
+/** The chip is one of the caller's, and the caller demands nothing that a quote does not state. @throws {CheckFailure} cpu_policy_refused */
+function checkPolicy({ ppid }: Pck, policy: CpuPolicy): void {
+  if (policy.chips !== undefined && (ppid === null || !policy.chips.includes(ppid)))
+    throw refused('the chip is not one that the caller accepts');
+  if (policy.requireAliasCheck || policy.requireSmtOff || policy.requireCiphertextHiding)
+    throw refused('the caller demands what no TDX quote states: an alias check, SMT off or ciphertext hiding');
+}
+
 /**
  * @param isOwnHost false behind Azure's paravisor, which handles the exceptions that SEPT_VE_DISABLE turns off.
  * @throws {CheckFailure} debug_enabled, cpu_policy_refused
  */
-export function checkTdxMode({ body }: TdxQuote, isOwnHost: boolean): Passed<true> {
+export function checkTdxMode(
+  { body }: TdxQuote,
+  { pck }: IntelPath,
+  isOwnHost: boolean,
+  { policy }: CpuContext,
+): Passed<true> {
   const { tdAttributes, xfam, mrServiceTd } = body;
   // TDATTRIBUTES, bits 0 to 7: debugging and profiling from outside. Bits 28 and 29 are in byte 3.
   const [tud = DEBUG_BITS, , , security = MIGRATABLE] = tdAttributes;
@@ -150,6 +163,7 @@ export function checkTdxMode({ body }: TdxQuote, isOwnHost: boolean): Passed<tru
   if (isOwnHost && (security & SEPT_VE_DISABLE) === 0)
     throw refused('the host can inject exceptions by taking memory away (SEPT_VE_DISABLE is off)');
   if (mrServiceTd !== null && !isZero(mrServiceTd)) throw refused('a service guest is bound to this one');
+  checkPolicy(pck, policy);
   return seen('no debugging, no migration, no service guest');
 }
 

@@ -17,7 +17,7 @@ import { requireWebCrypto } from '../common/webcrypto.ts';
 import { refuseUnknownCpuOptions } from '../policy/known-options.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral } from './cpu-member.ts';
-import type { CpuClaims, CpuContext, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
+import type { CpuClaims, CpuContext, CpuPolicy, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
 import {
   checkVtpm,
   type HclReport,
@@ -106,9 +106,7 @@ export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext
   const { reportData } = options.expected ?? {};
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
   if (collateral.tdx !== undefined) usable('collateral.tdx', () => readTdxCollateral(collateral.tdx));
-  // Comparisons with NaN are false, so it would disable the check.
-  if (policy.minTcbEvaluation !== undefined && !(policy.minTcbEvaluation >= 0))
-    throw new TypeError('policy.minTcbEvaluation is not a number');
+  checkPolicyOption(policy);
   const context = {
     at,
     amdRoots: roots.amd === undefined ? amdRoots() : pem(roots.amd, 'roots.amd'),
@@ -122,6 +120,17 @@ export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext
   if (reportData === undefined) return { context, binding: null };
   const bytes = hex(reportData, 'expected.reportData');
   return { context, binding: { reportData: bytes, source: 'what the caller expects' } };
+}
+
+/** AMD's chip ids and Intel's PPIDs. */
+const CHIP = /^([0-9a-f]{128}|[0-9a-f]{32})$/;
+
+function checkPolicyOption({ minTcbEvaluation, chips }: CpuPolicy): void {
+  // Comparisons with NaN are false, so it would disable the check.
+  if (minTcbEvaluation !== undefined && !(minTcbEvaluation >= 0))
+    throw new TypeError('policy.minTcbEvaluation is not a number');
+  if (chips !== undefined && !(Array.isArray(chips) && chips.every((chip) => CHIP.test(chip))))
+    throw new TypeError('policy.chips is not a list of 128 (AMD) or 32 (Intel) lowercase hex digits');
 }
 
 const pem = (text: string, name: string): readonly Certificate[] => usable(name, () => parsePem(text));
@@ -241,14 +250,20 @@ async function checkTdx(list: CheckList, tdx: TdxQuote, evidence: CpuEvidence, c
   const verified = collateral?.value ?? null;
   await list.run('cpu_identity', SIGNED, () => checkTdxIdentity(tdx, verified));
   await list.run('cpu_revocation', SIGNED, () => checkTdxRevocation(path, verified, context));
-  await list.run('cpu_mode', SIGNED, () => checkTdxMode(tdx, evidence.vtpm === null));
+  await list.run('cpu_mode', SIGNED, () => checkTdxMode(tdx, path, evidence.vtpm === null, context));
   await list.run('cpu_tcb', SIGNED, () =>
     checkTdxTcb(tdx, path, (collateral as Settled<VerifiedCollateral>).get(), context),
   );
   if (path === null) return {};
   const state = verified === null ? null : stateOf(tdx, path, verified);
   const { simulated, pck } = path;
-  return { simulated, fmspc: pck.fmspc, tcb_status: state?.status ?? null, advisories: state?.advisories ?? [] };
+  return {
+    simulated,
+    ppid: pck.ppid,
+    fmspc: pck.fmspc,
+    tcb_status: state?.status ?? null,
+    advisories: state?.advisories ?? [],
+  };
 }
 
 /** Compares the signed report data, or the vTPM's extra data, with the expected bytes. */
@@ -299,6 +314,7 @@ function claimsOf({ member, snp, tdx, reportData, vtpm }: CpuEvidence): CpuClaim
     simulated: false,
     product: null,
     chip_id: snp === null ? null : toHex(snp.chipId),
+    ppid: null,
     vmpl: snp?.vmpl ?? null,
     report_data: toHex(reportData),
     measurement: toHex(measurement ?? new Uint8Array()),

@@ -1,6 +1,6 @@
 // The checks on devices: for each its report, signature, certificates, revocation, measurements and mode; for all of them the topology.
 
-import { equal } from '../common/bytes.ts';
+import { digest, equal, toHex } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../common/checks.ts';
 import type { Context, DeviceClaims } from '../policy/options.ts';
 import type { TokenDevice } from '../token/token.ts';
@@ -151,7 +151,8 @@ async function verifyDevice(
   );
   if (trusted === null || list.unmet('report_signature', index)) return null;
   const { opaque } = report;
-  return { claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
+  const identity = chain[1] === undefined ? null : toHex(await digest('SHA-256', chain[1].spki));
+  return { identity, claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
 }
 
 function checkNonce(report: Report, nonce: string | null) {

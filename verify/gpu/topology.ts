@@ -11,6 +11,8 @@ import type { OpaqueData } from './spdm/opaque.ts';
 
 /** A device whose report and chain passed. */
 export interface VerifiedDevice {
+  /** SHA-256 in hex of the boot ROM's key, by which sessions and `policy.devices` list it; null for a chain without one. */
+  readonly identity: string | null;
   readonly claims: DeviceClaims;
   readonly opaque: OpaqueData;
   readonly simulated: boolean;

@@ -1,6 +1,6 @@
 // The names of all options. A misspelt one would be ignored, and with it what the caller demands, so it is an error.
 import type { Limits } from '../common/checks.ts';
-import type { CpuVerifyOptions } from '../cpu/cpu-options.ts';
+import type { CpuPolicy, CpuVerifyOptions } from '../cpu/cpu-options.ts';
 import type { VerifyOptions } from './options.ts';
 
 /** Every name of an options object, so that the compiler finds one that is missing here. */
@@ -43,6 +43,7 @@ const POLICY: Part<VerifyOptions, 'policy'> = {
   requiredChecks: true,
   minLevel: true,
   maxBatch: true,
+  devices: true,
 };
 const CPU: Part<VerifyOptions, 'cpu'> = { roots: true, collateral: true, policy: true, reference: true };
 
@@ -60,12 +61,16 @@ const CPU_WITHOUT: Part<CpuVerifyOptions, 'without'> = { revocation: true };
 const CPU_EXPECTED: Part<CpuVerifyOptions, 'expected'> = { reportData: true };
 const CPU_POLICY: Part<CpuVerifyOptions, 'policy'> = {
   products: true,
+  chips: true,
   minTcb: true,
   requireAliasCheck: true,
+  requireSmtOff: true,
+  requireCiphertextHiding: true,
   cspIds: true,
   tcb: true,
   minTcbEvaluation: true,
 };
+const MIN_TCB: Part<CpuPolicy, 'minTcb'> = { Milan: true, Genoa: true, Turin: true };
 
 /** The names without some of them. */
 export function namesBut<N extends object, K extends keyof N & string>(names: N, ...left: readonly K[]): Omit<N, K> {
@@ -93,6 +98,7 @@ export function refuseUnknownCpuOptions(options: CpuVerifyOptions, names: object
   refuseUnknown(options.without, CPU_WITHOUT, `${where}without.`);
   refuseUnknown(options.expected, CPU_EXPECTED, `${where}expected.`);
   refuseUnknown(options.policy, CPU_POLICY, `${where}policy.`);
+  refuseUnknown(options.policy?.minTcb, MIN_TCB, `${where}policy.minTcb.`);
 }
 
 /** @param known has the names as its own. @throws {TypeError} */

@@ -1,7 +1,7 @@
 // The options, the collateral interface and the report of a verification. readOptions validates the options once.
 import type { Attestation } from '../../proto/attestation/attestation.ts';
 import type { Batch } from '../../proto/attestation/batch.ts';
-import { equal, toHex } from '../common/bytes.ts';
+import { equal, isDigest, toHex } from '../common/bytes.ts';
 import type { Check, CheckName, Limits } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
 import type { CpuClaims, CpuVerifyOptions, VerifiedSession } from '../cpu/cpu-options.ts';
@@ -93,6 +93,11 @@ export interface Policy {
   readonly minLevel?: Level | undefined;
   /** How many responses the signed nonce may commit to; 4096 by default. With 1, no other response has the same signature. */
   readonly maxBatch?: number | undefined;
+  /**
+   * The GPUs and switches that are accepted, each by SHA-256 of the SubjectPublicKeyInfo in its second certificate, as 64 lowercase hex
+   * digits: so a session's statement lists them. Every device that signed must be one; any by default.
+   */
+  readonly devices?: readonly string[] | undefined;
 }
 
 /** A RIM that a report's device needs. */
@@ -275,6 +280,9 @@ export function readOptions(options: VerifyOptions): Context {
       throw new TypeError(`policy.${name} is not a number of seconds`);
   const { maxBatch = 1 } = policy;
   if (!Number.isInteger(maxBatch) || maxBatch < 1) throw new TypeError('policy.maxBatch is not a whole number from 1');
+  const { devices } = policy;
+  if (devices !== undefined && !(Array.isArray(devices) && devices.every(isDigest)))
+    throw new TypeError('policy.devices is not a list of 64 lowercase hex digits');
   if (policy.minLevel !== undefined && !LEVELS.includes(policy.minLevel))
     throw new TypeError(`policy.minLevel is none of ${LEVELS.join(', ')}`);
   if (expected?.challenge !== undefined && !/^[0-9a-f]{64}$/i.test(expected.challenge))

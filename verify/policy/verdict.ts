@@ -30,6 +30,8 @@ export interface Findings {
   readonly nvidia: Context['nvidia'];
   /** Whether the caller's roots stand in place of AMD's and Intel's. */
   readonly ownCpuRoots: boolean;
+  /** Whether the session holds a challenge of the caller. */
+  readonly challenged: boolean;
 }
 
 export function concluded(findings: Findings): VerificationReport {
@@ -143,18 +145,15 @@ function proven(findings: Findings, simulated: boolean): string[] {
 function cpuProven({ cpu, about, ownCpuRoots }: Findings): string {
   const maker = cpu?.type.endsWith('TDX') ? 'Intel processor in TDX' : `AMD ${cpu?.product} processor in SEV-SNP`;
   const what = ownCpuRoots
-    ? `An ${maker}, under a root that the caller trusts in place of its maker's,`
+    ? `An ${maker}, under a root that the caller trusts in place of its maker's`
     : `A genuine ${maker}`;
-  const signed = about === 'session' ? "holds this session's key" : 'holds the key that signed this answer';
-  return `${what}, in a guest whose launch measurement is ${cpu?.measurement}, asked for these signatures and ${signed}.`.replace(
-    ',,',
-    ',',
-  );
+  const signed = about === 'session' ? "held this session's key" : "held this session's key, which signed this answer";
+  return `${what}, in a guest whose launch measurement is ${cpu?.measurement}, asked for these signatures and ${signed}.`;
 }
 
 function softwareProven({ launch, images }: CpuSoftware): string {
   const names = Object.entries(images ?? {}).map(([name, image]) => `${name} ${image}`);
-  const which = names.length === 0 ? '' : `, which names ${names.join(', ')}`;
+  const which = names.length === 0 ? '' : `, whose writer names ${names.join(', ')}`;
   return `That guest was started as one of the caller's reference values, with the launch file ${launch}${which}.`;
 }
 
@@ -182,11 +181,14 @@ function cpuLeavesOpen(findings: Findings): string[] {
           'Which software asked: its measurement was not compared, and whoever can run code in that guest can have any text signed.',
         ]
       : [
-          'That the answer was computed on that GPU, beyond what the images of the launch file do; nor what other guests of the same launch did.',
+          "Where the answer comes from: the launch file's images, model and egress are its writer's words, and of the compose file, which says the rest, it holds the hash only.",
           ...(software.uncompared === null ? [] : [`All that the guest was started with: ${software.uncompared}.`]),
         ]),
-    'That the device which signed is wired to that processor: neither signs that it is.',
-    'That nobody reads the memory by physical access to the machine.',
+    'That the device which signed is wired to that processor: the guest wrote the list of its devices.',
+    "That the processor's keys are in that processor only: whoever owns a board can extract them (TEE.fail, WireTap) and forge this level.",
+    ...(findings.challenged
+      ? []
+      : ["When the session began: its hour is by that machine's own clock, unless the caller demands a challenge."]),
   ];
 }
 
@@ -233,10 +235,20 @@ function notProven(findings: Findings, simulated: boolean, valid: boolean): stri
 
 // The relying party's own policy: freshness, and checks that may not be skipped.
 
+/** @returns words for the check's detail. @throws {CheckFailure} device_not_accepted */
+function checkAccepted(devices: readonly VerifiedDevice[], accepted: readonly string[]): string {
+  if (devices.length === 0)
+    throw new CheckFailure('device_not_accepted', 'no device shows which one it is, and the caller accepts some only');
+  for (const { identity } of devices)
+    if (identity === null || !accepted.includes(identity))
+      throw new CheckFailure('device_not_accepted', `the device ${identity ?? ''} is not one that the caller accepts`);
+  return `${devices.length === 1 ? 'the device is' : `all ${devices.length} devices are`} the caller's`;
+}
+
 /** The tolerance between the gateway's clock and ours, by default. */
 const SKEW_SECONDS = 300;
 
-/** @throws {CheckFailure} too_old, policy_refused */
+/** @throws {CheckFailure} too_old, policy_refused, device_not_accepted */
 export function checkPolicy(findings: Findings, { at, options }: Context) {
   const { list, timestamp, batch } = findings;
   const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [], minLevel = 'none' } = options.policy ?? {};
@@ -256,6 +268,8 @@ export function checkPolicy(findings: Findings, { at, options }: Context) {
       'policy_refused',
       `the nonce commits to ${batch.tree_size} answers; the caller accepts ${maxBatch}`,
     );
+  const { devices: accepted } = options.policy ?? {};
+  if (accepted !== undefined) statements.push(checkAccepted(findings.devices, accepted));
   // The result of a check that could not run is unknown, and the report is not valid in any case.
   if (list.incomplete) return skipped('level and required checks are not known: a check could not get what it needs');
   for (const name of requiredChecks)

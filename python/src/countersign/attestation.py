@@ -139,6 +139,7 @@ def _run_checks(value: object, context: Context) -> _Run:
         about="exchange",
         nvidia=context.nvidia,
         own_cpu_roots=options.cpu is not None and options.cpu.roots != CpuRoots(),
+        challenged=expected.challenge is not None,
     )
     checks.run("policy", ["form", "raw_members"], lambda: check_policy(findings, context))
     return _Run(concluded(findings), raw, None if given is None else given.attestation)
@@ -168,15 +169,16 @@ def _check_processor(
     options: VerifyOptions,
     context: CpuContext,
 ) -> CpuClaims | None:
-    """Makes the checks of the member `cpu`; none where there is no such member."""
+    """Makes the checks of the member `cpu`; none where there is no such member and the caller expects none."""
     member = attestation.cpu
-    if member is None:
+    if member is None and options.session is None and options.expected.challenge is None:
         return None
     form = checks.run("cpu_form", ["form"], lambda: read_answer_cpu(member, options.session))
     answer = Answer(
         raw_hash="" if hashed is None else hashed.raw_hash,
         timestamp=None if raw is None else raw.timestamp,
         evidence=attestation.evidence or (),
+        session=None if raw is None else raw.session,
     )
     asked = ExpectedSession(session=options.session, challenge=options.expected.challenge, at=None)
     return check_cpu(checks, form, answer, asked, context)

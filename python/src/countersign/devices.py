@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from .checks import CheckFailure, CheckList, Passed, Skipped, passed, seen, skipped
@@ -181,7 +182,8 @@ def _verify_device(checks: CheckList, device: _DeviceToVerify, context: Context)
     )
     if trusted is None or checks.unmet("report_signature", index):
         return None
-    return VerifiedDevice(_claims_of(trusted.identity, report, matched), report.opaque, trusted.simulated)
+    identity = sha256(chain[1].spki).hexdigest() if len(chain) > 1 else None
+    return VerifiedDevice(identity, _claims_of(trusted.identity, report, matched), report.opaque, trusted.simulated)
 
 
 def _found(identity: DeviceIdentity, report: Report, context: Context) -> ReferenceValues | CheckFailure:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .checks import CheckFailure, FailureCode, Limits, Passed, Skipped, seen, skipped
@@ -13,8 +14,8 @@ from .encoding import is_well_formed, utf8
 from .events import record_events
 from .fold import APPENDED, FoldError, fold_payloads
 from .forms import StreamForm, choices_asked, stream_form_of
-from .input import Attestation, Carrier, attestation_in, no_duplicates, without_attestation
-from .json_text import has_at_most, parse_string, top_level_members, without_space, without_space_around
+from .input import Attestation, Carrier, attestation_in, bounded, no_duplicates, without_attestation
+from .json_text import parse_string, top_level_members, without_space, without_space_around
 from .messages import SET_BY_DELTA, SET_BY_EVENT
 from .options import Expected
 from .raw import CHAT_ENDPOINT, RawParts
@@ -232,7 +233,7 @@ def _compare_transcript(attestation: Attestation, raw: RawParts, transcript: byt
     form = stream_form_of(raw.endpoint)
     if form is None:
         raise _mismatch("raw is about a stream of an endpoint whose streams no rule folds")
-    events = _without_spliced(_events_of(transcript), attestation)
+    events = _without_spliced(_events_of(transcript, Limits()), attestation)
     for event in events:
         if (event.name is None) != (form == "completion"):
             raise _malformed(
@@ -274,18 +275,15 @@ def attestation_of(transcript: bytes, limits: Limits) -> str:
     most = _MAX_EVENT_BYTES if limits.max_characters is None else limits.max_characters
     if len(transcript) > most:
         raise CheckFailure("too_large", f"a stream of more than {most} bytes")
-    events = _events_of(transcript)
-    if limits.max_values is not None and not has_at_most(",".join(event.text for event in events), limits.max_values):
-        raise CheckFailure("too_large", f"more than {limits.max_values} JSON names and values")
-    for event in events:
+    for event in _events_of(transcript, limits):
         attestation = attestation_in(event.text)
         if attestation is not None:
             return attestation
     raise CheckFailure("not_an_attestation", "no event of the stream carries an attestation")
 
 
-def _events_of(transcript: bytes) -> list[_TextEvent]:
-    """Every event but `[DONE]`."""
+def _events_of(transcript: bytes, limits: Limits) -> list[_TextEvent]:
+    """Every event but `[DONE]`. @raises CheckFailure: stream_malformed, too_large"""
     # No gateway writes one, and some clients lose the first event behind it.
     if transcript.startswith(BYTE_ORDER_MARK):
         raise _malformed("it begins with a byte order mark")
@@ -298,9 +296,11 @@ def _events_of(transcript: bytes) -> list[_TextEvent]:
     if done < len(events) - 1:
         raise _malformed("events come after [DONE]")
     try:
-        return [_TextEvent(event.name, event.payload.decode("utf-8")) for event in events[:done]]
+        read = [_TextEvent(event.name, event.payload.decode("utf-8")) for event in events[:done]]
     except UnicodeDecodeError as cause:
         raise _malformed("the transcript is not in UTF-8") from cause
+    bounded(",".join(event.text for event in read), replace(limits, max_characters=math.inf))
+    return read
 
 
 def _without_spliced(events: list[_TextEvent], attestation: Attestation) -> list[_TextEvent]:
@@ -343,10 +343,13 @@ def same_tokens(held: str, signed: str) -> bool:
     if held == signed:
         return True
     try:
+        if without_space(held) != without_space(signed):
+            return False
+        # A text that is parsed has no more values than raw.
         parse(held)
     except JsonTextError:
         return False
-    return without_space(held) == without_space(signed)
+    return True
 
 
 def same_value(held: Json, signed: Json) -> bool:

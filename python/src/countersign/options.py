@@ -148,6 +148,11 @@ class Policy:
     """
     How many answers the signed nonce may commit to; 4096 by default. With 1 no other answer has the same signature.
     """
+    devices: Sequence[str] | None = None
+    """
+    The GPUs and switches that are accepted, each by SHA-256 of the SubjectPublicKeyInfo in its second certificate, as
+    64 lowercase hex digits: so a session's statement lists them. Every device that signed must be one; any by default.
+    """
 
 
 class OptionFields(TypedDict, total=False):
@@ -437,6 +442,7 @@ _NESTED: Mapping[str, tuple[type, ...]] = {
     "countersign_keys": (Mapping, type(None)),
 }
 _HEX_32 = re.compile(r"[0-9a-fA-F]{64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def read_options(options: VerifyOptions) -> Context:
@@ -489,6 +495,9 @@ def _check_policy(policy: Policy) -> None:
         raise TypeError("policy.max_batch is not a whole number from 1")
     if policy.min_level is not None and policy.min_level not in LEVELS:
         raise TypeError(f"policy.min_level is none of {', '.join(LEVELS)}")
+    devices = () if policy.devices is None else policy.devices
+    if isinstance(devices, str) or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in devices):
+        raise TypeError("policy.devices is not a list of 64 lowercase hex digits")
     if isinstance(policy.required_checks, str):
         raise TypeError("policy.required_checks is not a list of names")
 

@@ -18,7 +18,8 @@ _ENDPOINT = re.compile(r"/v1/[A-Za-z0-9_.~!$&'()*+,;=:@%/-]{1,250}")
 _COUNT = "(0|[1-9][0-9]{0,14})"
 _TIMESTAMP = re.compile(_COUNT)
 _STREAM = re.compile(r'\{"events":' + _COUNT + r',"sha256":"([0-9a-f]{64})"\}')
-_KNOWN = {"endpoint", "request", "response", "stream", "timestamp"}
+_SESSION = re.compile(r'"([0-9a-f]{64})"')
+_KNOWN = {"endpoint", "session", "request", "response", "stream", "timestamp"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class RawParts:
     """The path of the request, without its query."""
     names_endpoint: bool
     """Whether raw has it; if not, it is CHAT_ENDPOINT."""
+    session: str | None
+    """SHA-256 of the session's statement in hex: the GPU signs for that session only. None where no processor signs."""
     request: str
     """The client's body, exactly as received."""
     response: str
@@ -40,7 +43,7 @@ def split_raw(raw: str) -> RawParts:
     """
     Splits raw into the texts that it was spliced from.
     @raises JsonTextError unless raw is one JSON object with exactly `request`, `response`, `timestamp` and at most
-    `stream` and, first, `endpoint`, each once, `timestamp` in whole seconds.
+    `stream` and, before all others and in this order, `endpoint` and `session`, each once, `timestamp` in whole seconds.
     """
     try:
         parse(raw)
@@ -63,6 +66,7 @@ def split_raw(raw: str) -> RawParts:
     return RawParts(
         endpoint=_endpoint(texts["endpoint"], raw) if "endpoint" in texts else CHAT_ENDPOINT,
         names_endpoint="endpoint" in texts,
+        session=_session(texts["session"], texts.get("endpoint"), raw) if "session" in texts else None,
         request=request,
         response=response,
         stream=_stream(texts["stream"]) if "stream" in texts else None,
@@ -77,6 +81,14 @@ def _endpoint(text: str, raw: str) -> str:
     if endpoint == CHAT_ENDPOINT:
         raise JsonTextError(f"raw names {CHAT_ENDPOINT}, which it is about without a name")
     return endpoint
+
+
+def _session(text: str, endpoint: str | None, raw: str) -> str:
+    before = "{" if endpoint is None else f'{{"endpoint":{endpoint},'
+    match = _SESSION.fullmatch(text)
+    if match is None or not raw.startswith(f'{before}"session":"'):
+        raise JsonTextError("raw.session is not 64 lowercase hex digits, or not before the request")
+    return match.group(1)
 
 
 def _stream(text: str) -> StreamDigest:

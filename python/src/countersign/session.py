@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from .checks import CheckFailure, CheckList, Passed, VerificationError, passed
-from .cpu.binding import Answer, ExpectedSession, check_cpu, read_session
+from .cpu.binding import Answer, CpuForm, ExpectedSession, check_cpu, read_session
 from .cpu.member import parse_cpu
 from .cpu.options import CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout, VerifiedSession
 from .cpu.verify import read_cpu_options
@@ -76,7 +76,7 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
     inputs = [DeviceInput(one.arch, one.report, one.certificate_chain, None) for one in evidence]
     devices = verify_devices(checks, inputs, nonce, (), context)
     member = None if given is None else given.member
-    form = checks.run("cpu_form", ["form"], lambda: read_session(member, evidence))
+    form = checks.run("cpu_form", ["form"], lambda: _of_all_listed(read_session(member, evidence), len(evidence)))
     expected = ExpectedSession(session=None, challenge=given_options.expected.challenge, at=context.at)
     answer = Answer(raw_hash=None, timestamp=None, evidence=evidence)
     findings = Findings(
@@ -91,6 +91,7 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
         about="session",
         nvidia=context.nvidia,
         own_cpu_roots=cpu.roots != CpuRoots(),
+        challenged=expected.challenge is not None,
     )
     checks.run("policy", ["form"], lambda: check_policy(findings, context))
     report = concluded(findings)
@@ -98,6 +99,18 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
     if report.valid and given is not None and findings.cpu is not None:
         session = VerifiedSession(given.statement, findings.cpu)
     return SessionReport(**{one.name: getattr(report, one.name) for one in fields(report)}, session=session)
+
+
+def _of_all_listed(form: Passed[CpuForm], signed: int) -> Passed[CpuForm]:
+    """
+    Every device that the statement lists must have signed it: cpu_devices checks that no other did, and report_form
+    that none did twice.
+    @raises CheckFailure: cpu_devices_mismatch
+    """
+    listed = len(form.value.session.statement.devices)
+    if listed > signed:
+        raise CheckFailure("cpu_devices_mismatch", f"the statement lists {listed} devices, and {signed} signed it")
+    return form
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ from .spdm import OpaqueData
 class VerifiedDevice:
     """A device whose report and chain passed."""
 
+    identity: str | None
+    """
+    SHA-256 in hex of the boot ROM's key, by which sessions and `policy.devices` list it; None for a chain without one.
+    """
     claims: DeviceClaims
     opaque: OpaqueData
     simulated: bool

@@ -36,6 +36,8 @@ class Findings:
     nvidia: Pinned
     own_cpu_roots: bool
     """Whether the caller's roots stand in place of AMD's and Intel's."""
+    challenged: bool = False
+    """Whether the session holds a challenge of the caller."""
 
     @property
     def kinds(self) -> Sequence[Kind]:
@@ -150,14 +152,14 @@ def _cpu_proven(findings: Findings, cpu: CpuClaims) -> str:
     what = f"A genuine {maker}"
     if findings.own_cpu_roots:
         what = f"An {maker}, under a root that the caller trusts in place of its maker's"
-    signed = "holds this session's key" if findings.about == "session" else "holds the key that signed this answer"
+    signed = "held this session's key" + ("" if findings.about == "session" else ", which signed this answer")
     guest = f"in a guest whose launch measurement is {cpu.measurement}"
     return f"{what}, {guest}, asked for these signatures and {signed}."
 
 
 def _software_proven(software: CpuSoftware) -> str:
     names = ", ".join(f"{name} {image}" for name, image in (software.images or {}).items())
-    which = f", which names {names}" if names else ""
+    which = f", whose writer names {names}" if names else ""
     value = "one of the caller's reference values"
     return f"That guest was started as {value}, with the launch file {software.launch}{which}."
 
@@ -176,7 +178,7 @@ def _kind_of(kinds: Sequence[Kind]) -> str:
     return "device" if "gpu" in kinds else "NVSwitch"
 
 
-def _cpu_leaves_open(software: CpuSoftware | None) -> Iterator[str]:
+def _cpu_leaves_open(software: CpuSoftware | None, challenged: bool) -> Iterator[str]:
     """What a processor's evidence does not show."""
     if software is None:
         yield (
@@ -185,13 +187,18 @@ def _cpu_leaves_open(software: CpuSoftware | None) -> Iterator[str]:
         )
     else:
         yield (
-            "That the answer was computed on that GPU, beyond what the images of the launch file do; nor what other "
-            "guests of the same launch did."
+            "Where the answer comes from: the launch file's images, model and egress are its writer's words, and of the "
+            "compose file, which says the rest, it holds the hash only."
         )
         if software.uncompared is not None:
             yield f"All that the guest was started with: {software.uncompared}."
-    yield "That the device which signed is wired to that processor: neither signs that it is."
-    yield "That nobody reads the memory by physical access to the machine."
+    yield "That the device which signed is wired to that processor: the guest wrote the list of its devices."
+    yield (
+        "That the processor's keys are in that processor only: whoever owns a board can extract them (TEE.fail, WireTap) "
+        "and forge this level."
+    )
+    if not challenged:
+        yield "When the session began: its hour is by that machine's own clock, unless the caller demands a challenge."
 
 
 def _not_proven(findings: Findings) -> Iterator[str]:
@@ -219,7 +226,7 @@ def _not_proven(findings: Findings) -> Iterator[str]:
         yield from _exchange_leaves_open(findings, kind)
     elif findings.about == "session":
         if findings.bound:
-            yield from _cpu_leaves_open(findings.software)
+            yield from _cpu_leaves_open(findings.software, findings.challenged)
     else:
         yield "What the nonce stands for: a device signs whatever it is given."
     if findings.token is not None and findings.token.signature == "self-asserted":
@@ -233,7 +240,7 @@ def _exchange_leaves_open(findings: Findings, kind: str) -> Iterator[str]:
         yield f"That this {kind} computed the answer: it signed a hash that software on its host gave it."
     if findings.bound:
         yield "Which model's weights ran."
-        yield from _cpu_leaves_open(findings.software)
+        yield from _cpu_leaves_open(findings.software, findings.challenged)
     else:
         yield "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it."
     yield f"When: the time in raw is the gateway's, and the {kind} has no clock."
@@ -252,7 +259,7 @@ def _nothing(findings: Findings) -> str:
 
 
 def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] | Skipped:
-    """@raises CheckFailure: too_old, policy_refused"""
+    """@raises CheckFailure: too_old, policy_refused, device_not_accepted"""
     policy, passed = context.options.policy, findings.list.passed
     statements: list[str] = []
     if policy.max_age_seconds is not None or policy.max_ahead_seconds is not None:
@@ -261,6 +268,8 @@ def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] 
     if findings.batch is not None and findings.batch.tree_size > most:
         size = findings.batch.tree_size
         raise CheckFailure("policy_refused", f"the nonce commits to {size} answers; the caller accepts {most}")
+    if policy.devices is not None:
+        statements.append(_check_accepted(findings.devices, policy.devices))
     # What a check that could not run would have shown is not known, and the report is not valid in any case.
     if findings.list.incomplete:
         return skipped("level and required checks are not known: a check could not get what it needs")
@@ -275,6 +284,18 @@ def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] 
     if len(policy.required_checks) > 0:
         statements.append(f"{len(policy.required_checks)} required checks passed")
     return seen("; ".join(statements) or "the caller asked for no more")
+
+
+def _check_accepted(devices: Sequence[VerifiedDevice], accepted: Sequence[str]) -> str:
+    """Returns words. @raises CheckFailure: device_not_accepted"""
+    if len(devices) == 0:
+        message = "no device shows which one it is, and the caller accepts some only"
+        raise CheckFailure("device_not_accepted", message)
+    for device in devices:
+        if device.identity not in accepted:
+            message = f"the device {device.identity or ''} is not one that the caller accepts"
+            raise CheckFailure("device_not_accepted", message)
+    return f"{'the device is' if len(devices) == 1 else f'all {len(devices)} devices are'} the caller's"
 
 
 def _check_age(timestamp: int | None, context: Context) -> str:

@@ -35,7 +35,7 @@ const CPUID: Readonly<Record<Product, readonly [number, number]>> = {
   Turin: [0x1a, 0x02],
 };
 type Tcb = Readonly<Record<string, number>>;
-export const TCB: Tcb = { fmc: 1, bl: 9, tee: 1, snp: 23, ucode: 84 };
+export const TCB: Tcb = { fmc: 1, bl: 9, tee: 1, snp: 27, ucode: 84 };
 export const CHIP_ID = Buffer.alloc(64, 0xc1);
 
 function tcbBytes(product: Product, tcb: Tcb): Buffer {

@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL } from '../../../proto/frames.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { createSessions, type Session, type Sessions } from '../../../sidecar/cpu/sessions.ts';
@@ -388,6 +389,20 @@ describe('a sidecar that lies', () => {
     const url = await gatewayOf();
     expectError(await chat(url, TEE), 503, 'attestation_unavailable');
     expect(await refused(url)).toMatchObject({ code });
+  });
+
+  it('that signs in a session which raw does not name is refused', async () => {
+    const { twin, session, hello } = await honest();
+    const id = Buffer.from(await crypto.subtle.digest('SHA-256', Buffer.from(session.statement))).toString('hex');
+    const signed = async (_: unknown, nonce: Nonce) => {
+      const { evidence } = await twin.attest(nonce, new AbortController().signal);
+      return (await sessions?.signerIn(id)?.(nonce, evidence)) ?? null;
+    };
+    // The first raw names no session, because the one that was sent is still being checked.
+    sidecar = await startFalseSidecar(folder, { twin, hello, session, signed, anySession: true });
+    const url = await gatewayOf();
+    expectError(await chat(url, TEE), 503, 'attestation_unavailable');
+    expect(await refused(url)).toMatchObject({ code: 'session_mismatch' });
   });
 
   it('about its device is refused, whatever the key has signed', async () => {

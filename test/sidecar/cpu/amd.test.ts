@@ -171,7 +171,7 @@ describe("AMD's endorsements", () => {
     test('a Turin has 8 bytes in its address, and the fmc first', async () => {
       const own = makeLeaf(turin);
       const signed = makeSnpReport('Turin', own);
-      const path = `/vcek/v1/Turin/${'c1'.repeat(8)}?fmcSPL=1&blSPL=9&teeSPL=1&snpSPL=23&ucodeSPL=84`;
+      const path = `/vcek/v1/Turin/${'c1'.repeat(8)}?fmcSPL=1&blSPL=9&teeSPL=1&snpSPL=27&ucodeSPL=84`;
       answers = { ...serve(turin, own), [path]: own.der };
       expect(await failures(await endorse(create(), none, signed), signed)).toEqual([]);
       expect(asked).toEqual([path, '/vcek/v1/Turin/cert_chain', '/vcek/v1/Turin/crl']);

@@ -3,7 +3,7 @@ import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { type Amd, amdCrl, CHIP_ID } from '../../../sidecar/cpu/simulated/snp.ts';
 import type { Answer } from './fake-service.ts';
 
-export const LEAF = `/vcek/v1/Genoa/${CHIP_ID.toString('hex')}?blSPL=9&teeSPL=1&snpSPL=23&ucodeSPL=84`;
+export const LEAF = `/vcek/v1/Genoa/${CHIP_ID.toString('hex')}?blSPL=9&teeSPL=1&snpSPL=27&ucodeSPL=84`;
 export const CHAIN = '/vcek/v1/Genoa/cert_chain';
 export const CRL = '/vcek/v1/Genoa/crl';
 

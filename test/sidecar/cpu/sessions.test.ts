@@ -6,7 +6,13 @@ import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/si
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { until } from '../../../sidecar/common/lock.ts';
 import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
-import { createSessions, type Session, SessionBusy, type Sessions } from '../../../sidecar/cpu/sessions.ts';
+import {
+  createSessions,
+  type Session,
+  SessionBusy,
+  SessionChanged,
+  type Sessions,
+} from '../../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseSession } from '../../../verify/cpu/index.ts';
 import { checkAnswer } from '../../../verify/service.ts';
@@ -50,13 +56,15 @@ async function start(options: Partial<Options> = {}): Promise<Sessions> {
   return sessions;
 }
 
+const idOf = (statement: string) => createHash('sha256').update(statement).digest('hex');
+
 /** Signs an answer and checks the signature as a verifier does. */
 async function signed(by: Sessions, of: Attester = attester) {
   const nonce = freshNonce();
   const { evidence } = await of.attest(nonce, never);
-  const signature = await by.sign(nonce, evidence);
-  if (signature === null) return null;
   const { statement } = by.current as Session;
+  const signature = await by.signerIn(idOf(statement))?.(nonce, evidence);
+  if (signature == null) return null;
   await checkAnswer(statement, signature.signature, { rawHash: nonce, evidence });
   return signature;
 }
@@ -73,17 +81,12 @@ const withCollect = (how: (collect: CpuCollector['collect']) => CpuCollector['co
 describe('a session', () => {
   it.each(['SEV_SNP', 'TDX'] as const)('verifies, and its key signs answers: %s', async (type) => {
     cpu = await createSimulatedCpu({ type, rootDir: `${folder.path}/root` });
-    const { current, sign } = await start({ collector: cpu });
+    const { current } = await start({ collector: cpu });
     const report = await appraiseSession(whole(current as Session), { simulatedRoot: roots() });
     expect(report.checks.filter(({ status }) => status === 'fail')).toEqual([]);
     expect(report).toMatchObject({ valid: true, session: { cpu: { type } } });
-    expect(sign).toBeTypeOf('function');
     const { session } = (await signed(sessions as Sessions)) ?? {};
-    expect(session).toBe(
-      createHash('sha256')
-        .update((current as Session).statement)
-        .digest('hex'),
-    );
+    expect(session).toBe(idOf((current as Session).statement));
     expect(made).toHaveLength(1);
   });
 
@@ -135,7 +138,12 @@ describe('a session', () => {
     const running = await start({ life_s: 301, now_ms: () => now_ms });
     const first = running.current as Session;
     await signed(running);
+    const begun = running.signerIn(idOf(first.statement));
     await eventually(() => made.length >= 3);
+    for (const other of [null, idOf(first.statement), 'ab'.repeat(32)])
+      expect(() => running.signerIn(other)).toThrow(SessionChanged);
+    const { evidence } = await attester.attest(freshNonce(), never);
+    expect(await begun?.(freshNonce(), evidence)).toMatchObject({ session: idOf(first.statement) });
     const statements = made.map((session) => (session as Session).statement);
     expect(new Set(statements.map((text) => readStatement(text).key)).size).toBe(made.length);
     expect(failures).toEqual([]);
@@ -166,7 +174,7 @@ describe('without a session', () => {
     const running = await start({ collector });
     expect(running.current).toBeNull();
     expect(running.unavailable).toEqual({ code: 'collection_failed', message: 'cpu_unavailable: broken' });
-    await expect(running.sign(freshNonce(), [])).rejects.toThrow('broken');
+    expect(() => running.signerIn(null)).toThrow('broken');
     await expect(running.challenged(CHALLENGE, never)).rejects.toThrow('broken');
     expect(made).toEqual([null]);
   });
@@ -177,7 +185,8 @@ describe('without a session', () => {
     });
     const running = await start({ collector, required: false });
     expect(running.unavailable).toBeNull();
-    expect(await running.sign(freshNonce(), [])).toBeNull();
+    expect(running.signerIn(null)).toBeNull();
+    expect(() => running.signerIn('ab'.repeat(32))).toThrow(SessionChanged);
   });
 
   it('the next attempt makes one', async () => {

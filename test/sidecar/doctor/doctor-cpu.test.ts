@@ -127,14 +127,18 @@ describe('the session', () => {
     return {
       now: () => new Date(),
       fetch: answering(200, new Date()),
-      async trialAttestation(_, raw) {
+      async trialAttestation(_, draft) {
+        if (sessions.current === null) throw new Error('there is no session');
+        const session = hash('sha256', sessions.current.statement);
+        const raw = draft(session);
         const nonce = hash('sha256', raw) as Nonce;
         const { token, evidence } = await attest(nonce, new AbortController().signal);
-        const signed = await sessions.sign(nonce, evidence);
-        if (sessions.current === null || signed === null) throw new Error('there is no session');
+        const signed = await sessions.signerIn(session)?.(nonce, evidence);
+        if (signed == null) throw new Error('it signed nothing');
         sessions.close();
         const root = `${attester.simulated?.root}${collector.simulated?.root}`;
         return change({
+          raw,
           hello: {
             type: 'hello',
             protocol: PROTOCOL,
@@ -179,7 +183,7 @@ describe('the session', () => {
     const without = (cpu: { type: string } | null) => (trial: Trial) => {
       if ('failure' in trial.result) return trial;
       const { cpu: _, ...result } = trial.result;
-      return { hello: { ...trial.hello, cpu }, result, session: null };
+      return { ...trial, hello: { ...trial.hello, cpu }, result, session: null };
     };
     const restarted = await look(await trialOf(without(null)), simulated);
     expect(restarted.of('session')).toMatchObject({

@@ -11,7 +11,7 @@ import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/si
 import { loadConfig } from '../../../sidecar/config.ts';
 import { examine } from '../../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
-import { type Trial, thisHost, trialAttestation } from '../../../sidecar/doctor/host.ts';
+import { type DraftRaw, type Trial, thisHost, trialAttestation } from '../../../sidecar/doctor/host.ts';
 import { startServer } from '../../../sidecar/server/server.ts';
 import { appraiseAttestation } from '../../../verify/index.ts';
 import { answering, config, look, NOW } from './doctor-node.ts';
@@ -33,7 +33,12 @@ describe('one trial attestation', () => {
       cpu: null,
       trouble: null,
     };
-    return { hello, result: { type: 'attested', id: 'doctor', nonce, token, evidence: [...evidence] }, session: null };
+    return {
+      hello,
+      raw,
+      result: { type: 'attested', id: 'doctor', nonce, token, evidence: [...evidence] },
+      session: null,
+    };
   };
   // The report's certificates begin now.
   const now = () => new Date();
@@ -41,13 +46,13 @@ describe('one trial attestation', () => {
     new Response('{}', { headers: { date: new Date().toUTCString() } });
 
   test('a simulated one verifies, and is called what it is', async () => {
-    const { of } = await look({ now, fetch, trialAttestation: (_, raw) => attested(raw) });
+    const { of } = await look({ now, fetch, trialAttestation: (_, draft) => attested(draft(undefined)) });
     expect(of('trial')).toMatchObject({
       status: 'warn',
       seen: expect.stringContaining('it verifies; its GPU is simulated'),
     });
     const chosen = await look(
-      { now, fetch, trialAttestation: (_, raw) => attested(raw) },
+      { now, fetch, trialAttestation: (_, draft) => attested(draft(undefined)) },
       { ...config, attester: 'simulated' },
     );
     expect(chosen.of('trial').status).toBe('ok');
@@ -57,7 +62,10 @@ describe('one trial attestation', () => {
     const { findings, of } = await look({
       now,
       fetch,
-      trialAttestation: (_, raw) => attested(raw.replace('trial', 'other')),
+      trialAttestation: async (_, draft) => ({
+        ...(await attested(draft(undefined).replace('trial', 'other'))),
+        raw: draft(undefined),
+      }),
     });
     expect(of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('raw_hash_mismatch') });
     expect(exitCode(findings)).toBe(1);
@@ -76,21 +84,22 @@ describe('one trial attestation', () => {
       const devices = claims.devices.map((device) => ({ claims: device, expires: end, fwid_checked: true }));
       const token = await makeToken(result.nonce as Nonce, devices, new Date(), key);
       return {
+        raw,
         hello: { ...hello, token_keys: JSON.parse(JSON.stringify(keys)) },
         result: { ...result, token },
         session: null,
       };
     };
     const under = (keys: { readonly keys: readonly object[] }) =>
-      look({ now, fetch, trialAttestation: (_, raw) => ours(raw, keys) });
+      look({ now, fetch, trialAttestation: (_, draft) => ours(draft(undefined), keys) });
     expect((await under({ keys: [key.public] })).of('trial').seen).toContain('it verifies');
     const wrong = await under({ keys: [other.public] });
     expect(wrong.of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('token_key_unavailable') });
   });
 
   test("a refusal is told in the sidecar's words", async () => {
-    const askOne = async (_: string, raw: string) => ({
-      ...(await attested(raw)),
+    const askOne = async (_: string, draft: DraftRaw) => ({
+      ...(await attested(draft(undefined))),
       result: { failure: 'collection_failed: cc_off' },
     });
     expect((await look({ trialAttestation: askOne })).of('trial')).toMatchObject({

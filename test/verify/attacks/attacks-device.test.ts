@@ -7,7 +7,7 @@ import { AT, DAY_MS, deviceOf } from '../../../scripts/vectors/world.ts';
 import { extension, issue, nil } from '../../../sidecar/attesters/simulated/certificate.ts';
 import type { Device } from '../../../sidecar/attesters/simulated/pki.ts';
 import { makeToken } from '../../../sidecar/attesters/simulated/token.ts';
-import { verifyAttestation, verifyEvidence } from '../../../verify/index.ts';
+import { appraiseEvidence, verifyAttestation, verifyEvidence } from '../../../verify/index.ts';
 import type { ReportOptions } from '../../twin/report.ts';
 import { codeOf, codeOfEvidence, good, options, refused, refusedEvidence, world } from './attacks.ts';
 
@@ -16,6 +16,12 @@ const { a, b, issuers, strangers } = world;
 const of = (device: Device, change: ForgeOptions = {}) => forge(world, { devices: [device], ...change });
 const listed = async (...devices: Device[]) =>
   Promise.all(devices.map(async (device) => bare(await evidenceOf(device, nonce), nonce)));
+/** In our own form, which states no nonce. */
+const inOurForm = ({ arch, evidence: report, certificate: certificate_chain }: ReturnType<typeof bare>) => ({
+  arch,
+  report,
+  certificate_chain,
+});
 
 describe("another answer's evidence", () => {
   test("A's evidence on B's answer is refused", async () => {
@@ -41,6 +47,36 @@ describe("another answer's evidence", () => {
     expect([claims.nonce, proven.join()]).toEqual([null, expect.stringContaining('not the same for all')]);
     expect((await verifyEvidence(await listed(a, b), given)).proven.join()).toContain('each signed this nonce,');
   });
+  test.each(["NVIDIA's form", 'our form'])('bare evidence in %s is of the nonce that is expected', async (form) => {
+    const theirs = await listed(a);
+    const given = form === 'our form' ? theirs.map(inOurForm) : theirs;
+    for (const expected of [nonce, nonce.toUpperCase()])
+      expect((await verifyEvidence(given, { ...options, expected: { nonce: expected } })).claims.nonce).toBe(nonce);
+    const { checks } = await appraiseEvidence(given, { ...options, expected: { nonce: nonceHex(rawOf(OTHER)) } });
+    expect(checks.find(({ status }) => status === 'fail')?.code).toBe('report_nonce_mismatch');
+  });
+  test.each(["NVIDIA's form", 'our form'])(
+    'bare evidence in %s may have more members, but none twice',
+    async (form) => {
+      const expected = { ...options, expected: { nonce } };
+      const [one] = await listed(a);
+      const own = form === 'our form' && one !== undefined ? inOurForm(one) : one;
+      const more = [{ name: 'GPU 0', version: { minor: 1 }, ...own }];
+      const text = JSON.stringify(more);
+      for (const given of [more, text]) expect((await appraiseEvidence(given, expected)).valid).toBe(true);
+      for (const twice of [
+        text.replace('"name":', '"name":"GPU 1","name":'),
+        text.replace('"minor":', '"min\\u006fr":1,"minor":'),
+        text.replace('"arch":', '"arch":"HOPPER","arch":'),
+      ]) {
+        const { checks } = await appraiseEvidence(twice, expected);
+        expect(checks.find(({ status }) => status === 'fail')).toMatchObject({
+          name: 'form',
+          code: 'not_an_attestation',
+        });
+      }
+    },
+  );
   test('a report whose nonce was replaced does not verify', async () => {
     const [one] = (await forge(world, { reportNonce: nonceHex('{}') })).evidence;
     const bytes = Buffer.from(one?.report ?? '', 'base64');

@@ -14,7 +14,7 @@ import {
 } from '../../../verify/index.ts';
 import { checkBatch } from '../../../verify/service.ts';
 import { AT, a, attest, attestInBatch, b, EXCHANGE, simulatedRoot } from '../maker.ts';
-import { makeSession, processorRoots, signAnswer } from '../session-maker.ts';
+import { makeSession, processorRoots, signAnswer, statementDigest } from '../session-maker.ts';
 
 const OPTIONS: VerifyOptions = { simulatedRoot: simulatedRoot + processorRoots, at: AT };
 const failures = ({ checks }: VerificationReport) =>
@@ -252,7 +252,7 @@ describe('a batched attestation', () => {
 
 describe('in a session, the key of a batched answer', async () => {
   const session = await makeSession();
-  const answer = await attestInBatch(5, 3);
+  const answer = await attestInBatch(5, 3, { ...EXCHANGE, session: statementDigest(session) });
   const rawHash = createHash('sha256').update(answer.raw).digest('hex');
   const signedOver = (nonce: string) => ({
     ...answer,

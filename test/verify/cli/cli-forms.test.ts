@@ -82,10 +82,10 @@ describe('countersign verify --ear', () => {
   });
 
   test.runIf(vectorsPresent)('of genuine evidence says what was compared', () => {
-    const cpu = file('cpu.json', JSON.stringify(memberOf(caseOf('genoa-v3-caci'))));
-    const genoa = run('cpu', cpu, '--at', '2026-11-22T00:00:00Z', '--without-revocation', '--ear');
-    expect(genoa.status).toBe(0);
-    expect(earOf(genoa.stdout)).toMatchObject({
+    const cpu = file('cpu.json', JSON.stringify(memberOf(caseOf('turin-v5-caci'))));
+    const turin = run('cpu', cpu, '--at', '2026-11-22T00:00:00Z', '--without-revocation', '--ear');
+    expect(turin.status).toBe(0);
+    expect(earOf(turin.stdout)).toMatchObject({
       ear_all_submods_bound: 'unknown',
       submods: { cpu: { ear_status: 'none', ear_trustworthiness_vector: { configuration: 2 } } },
     });

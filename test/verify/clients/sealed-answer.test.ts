@@ -278,7 +278,7 @@ describe('under a verifying fetch', () => {
 
   it('one in the short form is proven beside its session, and no other', async () => {
     const short = async (session: MadeSession, opened: Opened) => {
-      const made = await attest(chatOf(opened));
+      const made = await attest({ session: statementDigest(session), ...chatOf(opened) });
       return { ...made, cpu: { statement_sha256: statementDigest(session), signature: signAnswer(session, made) } };
     };
     const other = await makeSession();

@@ -123,6 +123,32 @@ function tpmOf(one: Case): NonNullable<Member['tpm']> {
   };
 }
 
+/** Genuine evidence whose firmware is older than the least TCB that holds where the caller names none. */
+export const OUTDATED = [
+  {
+    id: 'genoa-v3-caci',
+    before: 'valid',
+    now: 'cpu_tcb tcb_not_accepted',
+    reason: 'SNP firmware 23, of Genoa at least 27',
+  },
+  {
+    id: 'genoa-v3-auxblob',
+    before: 'valid',
+    now: 'cpu_tcb tcb_not_accepted',
+    reason: 'SNP firmware 23, of Genoa at least 27',
+  },
+  {
+    id: 'snp-genoa',
+    before: 'valid',
+    now: 'cpu_tcb tcb_not_accepted',
+    reason: 'SNP firmware 23, of Genoa at least 27',
+  },
+] as const;
+
+/** What a case accepts. Outdated evidence is verified without a least TCB, so that its other bytes decide. */
+export const policyOf = (one: Case): CpuPolicy =>
+  OUTDATED.some(({ id }) => id === one.id) ? { ...one.policy, minTcb: { Genoa: {} } } : (one.policy ?? {});
+
 /** How a case is verified. */
 export function optionsOf(one: Case): CpuVerifyOptions {
   // `without` says of all Azure cases that revocation is left out; where a case has collateral it is expected to pass.
@@ -130,7 +156,7 @@ export function optionsOf(one: Case): CpuVerifyOptions {
   const binding = one.without?.includes('binding') === true && one.nonce === undefined;
   return {
     at: new Date(one.at),
-    policy: one.policy ?? {},
+    policy: policyOf(one),
     without: { revocation },
     ...(binding || one.nonce === undefined ? {} : { expected: { reportData: one.nonce } }),
   };

@@ -28,9 +28,9 @@ const AT = ['--at', '2026-11-22T00:00:00Z'];
 
 describe.runIf(vectorsPresent)('countersign cpu', () => {
   it('prints each check and what the report claims, and that no software was compared', () => {
-    const { status, stdout } = verifyCase('genoa-v3-caci', ...AT, '--without-revocation');
+    const { status, stdout } = verifyCase('turin-v5-caci', ...AT, '--without-revocation');
     expect(stdout).toMatch(/^ {2}pass {2}cpu_signature /m);
-    expect(stdout).toMatch(/^ {2}type {9}SEV_SNP, Genoa$/m);
+    expect(stdout).toMatch(/^ {2}type {9}SEV_SNP, Turin$/m);
     expect(stdout).toMatch(/^ {2}measurement {2}[0-9a-f]{96}$/m);
     expect(stdout).toContain('which software ran');
     expect(stdout.trimEnd()).toMatch(/\nPASSED: a processor's evidence, about no answer$/);
@@ -39,13 +39,13 @@ describe.runIf(vectorsPresent)('countersign cpu', () => {
 
   it('compares the guest with those of a reference file', () => {
     const { measurement, host_data } = JSON.parse(
-      verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--json').stdout,
+      verifyCase('turin-v5-caci', ...AT, '--without-revocation', '--json').stdout,
     ).claims;
     const file = join(folder.path, 'reference.json');
     const judged = (own: string, launch: string) => {
       const guest = { type: 'SEV_SNP', measurement: [own], launch_in: 'host_data' };
       writeFileSync(file, JSON.stringify({ version: 1, cpu: [guest], launch: [launch] }));
-      return verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--reference', file);
+      return verifyCase('turin-v5-caci', ...AT, '--without-revocation', '--reference', file);
     };
     const known = judged(measurement, host_data);
     expect(known.stdout).toMatch(/^ {2}pass {2}cpu_measurement /m);
@@ -58,7 +58,7 @@ describe.runIf(vectorsPresent)('countersign cpu', () => {
   });
 
   it("demands AMD's revocation list unless told otherwise", () => {
-    const { status, stdout } = verifyCase('genoa-v3-caci', ...AT);
+    const { status, stdout } = verifyCase('turin-v5-caci', ...AT);
     expect(stdout).toMatch(/\nINCOMPLETE: revocation_unavailable\nNothing was found wrong\. AMD's/);
     expect(status).toBe(3);
   });
@@ -74,10 +74,10 @@ describe.runIf(vectorsPresent)('countersign cpu', () => {
   });
 
   it('compares what was given to be signed', () => {
-    const claimed = JSON.parse(verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--json').stdout).claims;
-    const right = verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--report-data', claimed.report_data);
+    const claimed = JSON.parse(verifyCase('turin-v5-caci', ...AT, '--without-revocation', '--json').stdout).claims;
+    const right = verifyCase('turin-v5-caci', ...AT, '--without-revocation', '--report-data', claimed.report_data);
     expect(right.stdout).toMatch(/^ {2}pass {2}cpu_binding /m);
-    const wrong = verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--report-data', 'ab'.repeat(32));
+    const wrong = verifyCase('turin-v5-caci', ...AT, '--without-revocation', '--report-data', 'ab'.repeat(32));
     expect(wrong.stdout.trimEnd()).toMatch(/\nINVALID: cpu_binding_mismatch$/);
   });
 
@@ -87,7 +87,7 @@ describe.runIf(vectorsPresent)('countersign cpu', () => {
     [['--tcb', 'Fine'], '--tcb Fine: not one of UpToDate'],
     [['--request', 'x'], 'cpu has no --request, which is of verify'],
   ])('refuses %j with exit status 2', (args, message) => {
-    const { status, stderr } = verifyCase('genoa-v3-caci', ...args);
+    const { status, stderr } = verifyCase('turin-v5-caci', ...args);
     expect(stderr).toContain(message);
     expect(status).toBe(2);
   });

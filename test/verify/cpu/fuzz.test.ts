@@ -9,7 +9,7 @@ import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { parseCrl } from '../../../verify/x509/crl.ts';
 import { DerError } from '../../../verify/x509/der.ts';
 import { vectorsPresent } from '../../support/vectors.ts';
-import { bytesOf, type Case, caseOf, cases, collateralOf, type Member, memberOf } from './cases.ts';
+import { bytesOf, type Case, caseOf, cases, collateralOf, type Member, memberOf, policyOf } from './cases.ts';
 
 const numRuns = Number(process.env.FUZZ_RUNS ?? 50);
 const seed = Number(process.env.FUZZ_SEED ?? 20_261_122);
@@ -51,7 +51,7 @@ function spoilt(member: Member, name: string, make: Change): unknown {
 
 const optionsOf = (one: Case): CpuVerifyOptions => ({
   at: new Date(one.at),
-  policy: one.policy ?? {},
+  policy: policyOf(one),
   without: { revocation: one.files.collateral === undefined },
 });
 

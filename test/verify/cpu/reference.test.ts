@@ -100,11 +100,13 @@ describe('a guest that the caller knows', () => {
       launch: LAUNCH_SHA256,
       images: { sidecar: `sidecar@sha256:${'ab'.repeat(32)}` },
     });
-    expect(proven.join('\n')).toContain(`with the launch file ${LAUNCH_SHA256}, which names backend backend@sha256:`);
+    expect(proven.join('\n')).toContain(
+      `with the launch file ${LAUNCH_SHA256}, whose writer names backend backend@sha256:`,
+    );
     expect(not_proven.join('\n')).toContain('wired to that processor');
     expect(not_proven.join('\n')).toContain("Which model's weights ran");
     expect(not_proven.join('\n').includes('ACPI tables')).toBe(claims.cpu?.type === 'SEV_SNP');
-    expect(not_proven.join('\n')).toContain('beyond what the images of the launch file do');
+    expect(not_proven.join('\n')).toContain('it holds the hash only');
     expect(not_proven.join('\n')).not.toContain('its measurement was not compared');
   });
 
@@ -123,7 +125,7 @@ describe('a guest that the caller knows', () => {
     const session = await sessionOf(snpWith());
     const verified = await verifySession({ ...session.cpu, gpu: session.gpu }, optionsOf(listOf(SNP)));
     expect(verified.level).toBe('measured');
-    const made = await attest(EXCHANGE);
+    const made = await attest({ ...EXCHANGE, session: statementDigest(session) });
     const cpu = { statement_sha256: statementDigest(session), signature: signAnswer(session, made) };
     const { level } = await verifyAttestation({ ...made, cpu }, { ...OWN_ROOTS, session: verified.session });
     expect(level).toBe('measured');

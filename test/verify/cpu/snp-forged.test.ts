@@ -224,7 +224,8 @@ describe('cpu_identity', () => {
     expect(await refuse({ amd: all.Turin, leaf: { tcb } })).toEqual(mismatch);
   });
   test('a byte of the TCB that means nothing is set', async () => {
-    expect(await refuse({ report: put(0x182, 1) })).toEqual(mismatch);
+    const options = { policy: { minTcb: { Genoa: {} } } };
+    expect(await refuse({ report: put(0x182, 1), options })).toEqual(mismatch);
   });
   test('the leaf is of another chip', async () => {
     expect(await refuse({ leaf: { hwid: Buffer.alloc(64, 0xc2) } })).toEqual(mismatch);
@@ -305,10 +306,41 @@ describe('cpu_mode', () => {
   test('Milan, by default', async () => expect(await refuse({ amd: all.Milan })).toEqual(of('cpu_policy_refused')));
   test('Milan in version 2, where only the leaf says so', async () =>
     expect(await refuse({ amd: all.Milan, report: { version: 2 } })).toEqual(of('cpu_policy_refused')));
-  test('no word of an alias check where the caller asks for one', async () => {
-    const options = { policy: { requireAliasCheck: true } };
-    expect(await refuse({ report: put(0x40, 0x05), options })).toEqual(of('cpu_policy_refused'));
-    expect(await refuse({ report: put(0x40, 0x25), options })).toEqual([]);
+  // PLATFORM_INFO, then byte 2 and byte 3 of POLICY.
+  test.each([
+    ['an alias check', { requireAliasCheck: true }, [0x05, 0x03, 0], false],
+    ['an alias check', { requireAliasCheck: true }, [0x25, 0x03, 0], true],
+    ['SMT off, which is on', { requireSmtOff: true }, [0x25, 0x02, 0], false],
+    ['SMT off, which POLICY allows', { requireSmtOff: true }, [0x24, 0x03, 0], false],
+    ['SMT off', { requireSmtOff: true }, [0x24, 0x02, 0], true],
+    ['ciphertext hiding, which is off', { requireCiphertextHiding: true }, [0x25, 0x03, 1], false],
+    ['ciphertext hiding, which POLICY leaves open', { requireCiphertextHiding: true }, [0x35, 0x03, 0], false],
+    ['ciphertext hiding', { requireCiphertextHiding: true }, [0x35, 0x03, 1], true],
+  ] as const)('the caller demands %s: %o of %o', async (_, policy, [platform, low, high], isMet) => {
+    const edit = (report: Buffer) => {
+      report.set([platform], 0x40);
+      report.set([low, high], 10);
+    };
+    expect(await refuse({ report: { edit }, options: { policy } })).toEqual(isMet ? [] : of('cpu_policy_refused'));
+    expect(await refuse({ report: { edit } })).toEqual([]);
+  });
+  test('a chip that is not on the list of the caller', async () => {
+    const chips = (...ids: readonly string[]) => ({ policy: { chips: ids } });
+    const own = CHIP_ID.toString('hex');
+    expect(await refuse({ options: chips() })).toEqual(of('cpu_policy_refused'));
+    expect(await refuse({ options: chips('c2'.repeat(64), 'c1'.repeat(16)) })).toEqual(of('cpu_policy_refused'));
+    expect(await refuse({ options: chips('c2'.repeat(64), own) })).toEqual([]);
+    const turin = 'c1'.repeat(8) + '00'.repeat(56);
+    expect(await refuse({ amd: all.Turin, options: chips(turin) })).toEqual([]);
+  });
+  test('a chip that a VLEK signs for is refused where it masks its id', async () => {
+    const leaf = { kind: 'VLEK' } as const;
+    const chips = (...ids: readonly string[]) => ({ policy: { chips: ids } });
+    expect(await refuse({ leaf, options: chips(CHIP_ID.toString('hex'), '00'.repeat(64)) })).toEqual(
+      of('cpu_policy_refused'),
+    );
+    const report = { edit: (bytes: Buffer) => void CHIP_ID.copy(bytes, 0x1a0) };
+    expect(await refuse({ leaf, report, options: chips(CHIP_ID.toString('hex')) })).toEqual([]);
   });
   test('VMPL 0 to 3 are the guest', async () => {
     for (const vmpl of [0, 1, 2, 3]) expect(await refuse({ report: put(0x30, vmpl) })).toEqual([]);
@@ -316,12 +348,29 @@ describe('cpu_mode', () => {
 });
 
 describe('cpu_tcb', () => {
-  const old = { ...TCB, snp: 22 };
-  const options = { policy: { minTcb: { Genoa: { snp: 23, ucode: 84 } } } };
+  const old = { ...TCB, snp: 26 };
+  const options = { policy: { minTcb: { Genoa: { snp: 27, ucode: 84 } } } };
+  const off = { policy: { minTcb: { Genoa: {} } } };
   test.each(['current', 'committed', 'launch'] as const)('the %s TCB is too old', async (which) => {
     const report = { tcb: { [which]: old } };
     expect(await refuse({ report, options })).toEqual([['cpu_tcb', 'tcb_not_accepted']]);
-    expect(await refuse({ report })).toEqual([]);
+    expect(await refuse({ report })).toEqual([['cpu_tcb', 'tcb_not_accepted']]);
+    expect(await refuse({ report, options: off })).toEqual([]);
+    expect(await refuse({ report, options: { policy: { minTcb: { Genoa: { ucode: 84 } } } } })).toEqual([]);
+  });
+  test('the least of Turin', async () => {
+    const of = (snp: number): Parts => {
+      const tcb = { ...TCB, snp };
+      const four = { current: tcb, reported: tcb, committed: tcb, launch: tcb };
+      return { amd: all.Turin, leaf: { tcb }, report: { tcb: four } };
+    };
+    expect(await refuse(of(3))).toEqual([['cpu_tcb', 'tcb_not_accepted']]);
+    expect(await refuse(of(4))).toEqual([]);
+    expect(await refuse({ ...of(3), options: { policy: { minTcb: { Turin: {} } } } })).toEqual([]);
+  });
+  test('where none is asked the check is a skip, not a pass', async () => {
+    const { checks } = await judge({ options: off });
+    expect(checks.find(({ name }) => name === 'cpu_tcb')).toMatchObject({ status: 'skip' });
   });
   test('the reported TCB is too old', async () => {
     const parts: Parts = { leaf: { tcb: old }, report: { tcb: { reported: old } }, options };
@@ -357,6 +406,9 @@ test('options that cannot be used are the caller’s fault', async () => {
     { expected: { reportData: 'xyz' } },
     { expected: { reportData: '00'.repeat(65) } },
     { policy: { minTcbEvaluation: Number.NaN } },
+    { policy: { chips: ['C1'.repeat(64)] } },
+    { policy: { chips: ['c1'.repeat(8)] } },
+    { policy: { chips: 'c1'.repeat(64) as never } },
     { collateral: { tdx: {} as never } },
   ] as const)
     await expect(appraiseCpu('{}', options)).rejects.toThrow(TypeError);

@@ -2,14 +2,21 @@
 import { describe, expect, test } from 'vitest';
 import { appraiseCpu, verifyCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { vectorsPresent } from '../../support/vectors.ts';
-import { caseOf, memberOf, ofKind } from './cases.ts';
-import { expectVerdict } from './verdict.ts';
+import { caseOf, memberOf, OUTDATED, ofKind, optionsOf } from './cases.ts';
+import { expectVerdict, failures } from './verdict.ts';
 
 describe.skipIf(!vectorsPresent)('genuine evidence of SEV-SNP', () => {
   test.each(ofKind('snp'))('$id', async (one) => {
-    const without = { revocation: one.without?.includes('revocation') ?? false };
-    const options = { at: new Date(one.at), policy: one.policy ?? {}, without };
-    expectVerdict(await appraiseCpu(JSON.stringify(memberOf(one)), options), one);
+    expectVerdict(await appraiseCpu(JSON.stringify(memberOf(one)), optionsOf(one)), one);
+  });
+
+  test.each(OUTDATED)('$id by default: $now, as it has $reason', async ({ id, before, now }) => {
+    const one = caseOf(id);
+    const options = optionsOf(one);
+    const { policy: _, ...byDefault } = options;
+    expect(failures(await appraiseCpu(memberOf(one), byDefault)).map((check) => check.join(' '))).toEqual([now]);
+    const { valid } = await appraiseCpu(memberOf(one), options);
+    expect(valid ? 'valid' : '').toBe(before);
   });
 
   test('an answer without the revocation list is refused unless the caller asks for no such check', async () => {

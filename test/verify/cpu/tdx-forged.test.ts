@@ -257,6 +257,20 @@ describe('cpu_mode', () => {
   test.each([3, 4, 10, 13, 16, 20, 63])('bit %i of XFAM, which is reserved', async (bit) =>
     expect(await refuse({ quote: put(128, ...bitsOf(1n << BigInt(bit), 0n)) })).toEqual(of('cpu_policy_refused')),
   );
+  test('a platform that is not on the list of the caller', async () => {
+    const chips = (...ids: readonly string[]) => ({ policy: { chips: ids } });
+    const own = '99'.repeat(16);
+    expect(await refuse({ options: chips('98'.repeat(16)) })).toEqual(of('cpu_policy_refused'));
+    expect(await refuse({ options: chips('98'.repeat(16), own) })).toEqual([]);
+    expect((await judge({})).claims).toMatchObject({ ppid: own, chip_id: null });
+  });
+  test.each(['requireAliasCheck', 'requireSmtOff', 'requireCiphertextHiding'])(
+    '%s, which no quote can meet',
+    async (name) => {
+      expect(await refuse({ options: { policy: { [name]: true } } })).toEqual(of('cpu_policy_refused'));
+      expect(await refuse({ options: { policy: { [name]: false } } })).toEqual([]);
+    },
+  );
   test('protection keys and performance counters are its own affair', async () => {
     expect(await refuse({ quote: put(123, 0x50) })).toEqual([]);
     expect(await refuse({ quote: put(127, 0x80) })).toEqual([]);
@@ -385,6 +399,14 @@ describe('cpu_binding and cpu_software', () => {
     expect(await judged([event], 'c4'.repeat(32))).toEqual(wrong);
     expect(await judged([{ ...event, event_payload: 'c4'.repeat(32) }], 'c4'.repeat(32))).toEqual(mismatch);
     expect(await judged([event, event], payload, [digest, digest])).toEqual(wrong);
+    // Only the first event of the register counts.
+    const another = { ...event, event: 'another', event_payload: '', digest: '' };
+    const ofAnother = createHash('sha384')
+      .update(Buffer.of(1, 0, 0, 8))
+      .update(':another:')
+      .digest();
+    expect(await judged([another, event], payload, [ofAnother, digest])).toEqual(wrong);
+    expect(await judged([event, another], payload, [digest, ofAnother])).toEqual([]);
     // dstack leaves digests empty, which verifiers compute.
     expect(await judged([{ ...event, digest: '' }], payload)).toEqual([]);
     expect(await judged([{ ...event, digest: '', event_payload: 'c4'.repeat(32) }], payload)).toEqual(mismatch);

@@ -57,6 +57,14 @@ describe.skipIf(!vectorsPresent)('genuine evidence', () => {
     expect(runtimePayload(events, 'countersign-launch')).toBeUndefined();
   });
 
+  test("the platform's id is that of its PCK certificate", async () => {
+    const one = caseOf('v4-uptodate');
+    const { claims } = await appraiseCpu(memberOf(one), optionsOf(one));
+    expect(claims?.ppid).toBe('811dca2a26b952e85bb6448b097ba4fd');
+    const options = { ...optionsOf(one), policy: { chips: ['811dca2a26b952e85bb6448b097ba4fd'] } };
+    expect((await appraiseCpu(memberOf(one), options)).valid).toBe(true);
+  });
+
   test('a quote that carries its log has both checked at once', async () => {
     const one = caseOf('v4-gcp-cos113');
     const log = bytesOf(caseOf('v4-gcp-cos113-ccel'), 'log').toString('base64');

@@ -99,6 +99,7 @@ export const CPU: CpuClaims = {
   simulated: false,
   product: null,
   chip_id: null,
+  ppid: '0a'.repeat(16),
   vmpl: null,
   report_data: 'd0'.repeat(32) + '00'.repeat(32),
   measurement: 'a1'.repeat(48),

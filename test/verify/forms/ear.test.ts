@@ -7,7 +7,7 @@ import { appraiseAttestation, appraiseEvidence, createCollateral, type VerifyOpt
 import { vectorsPresent } from '../../support/vectors.ts';
 import { caseOf, cases, memberOf, ofKind, optionsOf } from '../cpu/cases.ts';
 import { CLOCKS, h100, h100Rims, ocspResponses } from '../gpu/genuine.ts';
-import { AT, attest, simulatedRoot } from '../maker.ts';
+import { AT, attest, EXCHANGE, simulatedRoot } from '../maker.ts';
 import {
   amd,
   answerIn,
@@ -203,7 +203,7 @@ describe('of each level', () => {
     };
     const made = await makeSession();
     const { session } = await verifySession({ ...made.cpu, gpu: made.gpu }, options);
-    const answer = await attest();
+    const answer = await attest({ ...EXCHANGE, session: statementDigest(made) });
     const cpu = { statement_sha256: statementDigest(made), signature: signAnswer(made, answer) };
     const report = await appraiseAttestation({ ...answer, cpu }, { ...options, session });
     expect([report.valid, report.level]).toEqual([true, 'gpu+cpu']);

@@ -17,6 +17,10 @@ test.each([
   [{ limits: { maxValue: 1 } }, 'limits.maxValue', 'limits.maxValues'],
   [{ cpu: { refrence: '' } }, 'cpu.refrence', 'cpu.reference'],
   [{ cpu: { policy: { product: [] } } }, 'cpu.policy.product', 'cpu.policy.products'],
+  [{ cpu: { policy: { chip: [] } } }, 'cpu.policy.chip', 'cpu.policy.chips'],
+  [{ cpu: { policy: { requireSMT: true } } }, 'cpu.policy.requireSMT', 'cpu.policy.requireSmtOff'],
+  [{ cpu: { policy: { minTcb: { genoa: { snp: 99 } } } } }, 'cpu.policy.minTcb.genoa', 'cpu.policy.minTcb.Genoa'],
+  [{ policy: { device: [] } }, 'policy.device', 'policy.devices'],
 ])('%j is refused', async (options, name, near) => {
   const refusal = new TypeError(`there is no option ${name}: the nearest is ${near}`);
   for (const verify of [verifyAttestation, appraiseAttestation, appraiseEvidence, appraiseSession])

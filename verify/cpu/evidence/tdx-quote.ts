@@ -170,6 +170,8 @@ function readChain(bytes: Uint8Array): Certificate[] {
 // Intel's extension of a PCK certificate ("PCK Certificate and CRL Profile Specification", §1.3.5).
 
 export interface Pck {
+  /** 32 lowercase hex digits; null where the certificate has none. */
+  readonly ppid: string | null;
   /** 12 lowercase hex digits that select the platform's TCB info. */
   readonly fmspc: string;
   readonly pceId: string;
@@ -192,7 +194,9 @@ export function readPck({ extensions }: Certificate): Pck {
     if (value < 0 || value > 0xffff) throw new DerError('a security version is out of range');
     return value;
   };
+  const ppid = fields.get(`${SGX}.1`);
   return {
+    ppid: ppid === undefined ? null : octets(ppid, 16),
     fmspc: octets(fields.get(`${SGX}.4`), 6),
     pceId: octets(fields.get(`${SGX}.3`), 2),
     cpuSvn: Array.from({ length: COMPONENTS }, (_, i) => number(i + 1)),

@@ -12,7 +12,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal
 
-from ..checks import CheckFailure, CheckList, Passed, passed, seen
+from ..checks import CheckFailure, CheckList, Passed, Skipped, passed, seen, skipped
 from ..encoding import EncodingError, from_base64, is_longer, is_well_formed, utf8
 from ..input import DeviceInput, Evidence, parse_chain, parse_evidence
 from ..strict_json import JsonTextError
@@ -35,6 +35,8 @@ class Answer:
     timestamp: int | None
     """Unix seconds, in raw."""
     evidence: Sequence[Evidence]
+    session: str | None = None
+    """The session that raw names, in hex."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,20 @@ def check_cpu(
 
     checks.run("cpu_devices", ["cpu_binding", "report_form"], lambda: check_devices(session(), answer.evidence))
     if answer.raw_hash is not None:
-        grounds = ["cpu_binding", "report_form", "raw_hash"]
-        checks.run("cpu_answer", grounds, lambda: check_signature(session(), answer))
+        grounds = ["cpu_binding", "report_form", "raw_hash", "raw_members"]
+        checks.run("cpu_answer", grounds, lambda: _check_answer(session(), answer))
     return claims
+
+
+def _check_answer(session: Session, answer: Answer) -> Passed[Literal[True]] | Skipped:
+    """@raises CheckFailure: answer_signature_invalid, session_mismatch: raw, which the GPU signed, names another session"""
+    signed = check_signature(session, answer)
+    if answer.session is None:
+        return skipped("raw names no session, so no GPU signed for this one")
+    if answer.session != session.digest.hex():
+        message = "raw, which the GPU signed, names another session than cpu shows"
+        raise CheckFailure("session_mismatch", message)
+    return signed
 
 
 def _check_bound(
@@ -130,10 +143,12 @@ def read_session(member: object, gpu: Sequence[Evidence]) -> Passed[CpuForm]:
 
 
 def read_answer_cpu(member: object, held: VerifiedSession | None) -> Passed[CpuForm]:
-    """Reads the member `cpu` of an answer, whole or in its short form.
+    """Reads the member `cpu` of an answer, whole or in its short form. `held`: the session that the caller expects.
 
     @raises CheckFailure: cpu_missing, cpu_malformed, cpu_unsupported
     """
+    if member is None:
+        raise CheckFailure("cpu_missing", "the caller expects a session, and there is no processor's evidence")
     value = _record_of(member)
     if "statement_sha256" in value:
         return _read_short(value, held)
@@ -220,7 +235,11 @@ def _decoded(text: str) -> bytes:
 
 
 def _check_expected(statement: Statement, timestamp: int | None, expected: ExpectedSession) -> str:
-    """Returns words. @raises CheckFailure: cpu_binding_mismatch, session_expired"""
+    """Returns words. @raises CheckFailure: session_mismatch, cpu_binding_mismatch, session_expired"""
+    held = expected.session
+    # A session with a challenge has the same key as the one in which answers are signed.
+    if held is not None and read_statement(held.statement).key != statement.key:
+        raise CheckFailure("session_mismatch", "another session signed than the one that the caller expects")
     if expected.challenge is not None and statement.challenge != expected.challenge.lower():
         message = "the statement does not hold the challenge that is expected"
         raise CheckFailure("cpu_binding_mismatch", message)

@@ -63,10 +63,34 @@ class CpuPolicy:
     AMD products whose reports are accepted. Genoa and Turin by default: Milan's reports can be forged (arXiv
     2605.12990).
     """
+    chips: Sequence[str] | None = None
+    """
+    The chips that are accepted, as the claims show them: AMD's `chip_id` (128 lowercase hex digits), Intel's `ppid`
+    (32); any by default. A report that masks its chip id, as those signed by a VLEK may, is then refused.
+    """
     min_tcb: Mapping[str, SnpTcb] | None = None
-    """The least TCB, by product, that AMD's reported, current, committed and launch TCB must all have."""
+    """
+    The least TCB that AMD's reported, current, committed and launch TCB must all have. For a product that is not named
+    here it is SNP firmware 27 of Genoa and 4 of Turin (snp.py names the sources); `{"Genoa": {}}` asks for none of
+    Genoa.
+    """
     require_alias_check: bool = False
-    """Demand that AMD's firmware says it looked for aliased memory."""
+    """
+    Demand that AMD's firmware completed its alias check (PLATFORM_INFO, bit 5): at boot no two addresses led to the
+    same memory, by a false SPD for instance. It says nothing about later: an interposer that aliases memory while the
+    machine runs passes it. A TDX quote cannot meet this demand, nor the next two.
+    """
+    require_smt_off: bool = False
+    """
+    Demand that SMT is off (PLATFORM_INFO, bit 0) and that the guest would not start with it (POLICY, bit 16): no
+    sibling thread of somebody else shares its cores. Other guests still share caches with it.
+    """
+    require_ciphertext_hiding: bool = False
+    """
+    Demand that ciphertext hiding is on (PLATFORM_INFO, bit 4) and that the guest would not start without it (POLICY,
+    bit 24; AMD 56860, revision 1.58): the host's software reads no ciphertext of the guest's memory. Whoever taps the
+    memory bus still does.
+    """
     csp_ids: Sequence[str] | None = None
     """Whose VLEKs are accepted, by the text of their CSP id; any by default."""
     tcb: Sequence[str] | None = None
@@ -180,6 +204,8 @@ class CpuClaims:
     simulated: bool
     product: Product | None
     chip_id: str | None
+    ppid: str | None
+    """Intel's id of the platform, in its PCK certificate."""
     vmpl: int | None
     report_data: str
     measurement: str

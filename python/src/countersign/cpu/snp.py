@@ -327,13 +327,18 @@ MIGRATE_MA = 1 << 18
 DEBUG = 1 << 19
 # Bits 26 to 63 of POLICY are reserved (56860, revision 1.58, §4.3); PAGE_SWAP_DISABLE is the last that is known.
 KNOWN_POLICY_BITS = 26
+SMT_ALLOWED = 1 << 16
+CIPHERTEXT_HIDING_DRAM = 1 << 24
+# PLATFORM_INFO (56860, revision 1.58, §7.3).
+SMT_EN = 1 << 0
+CIPHERTEXT_HIDING_DRAM_EN = 1 << 4
 ALIAS_CHECK_COMPLETE = 1 << 5
 MAX_GUEST_VMPL = 3
 
 
 def check_snp_mode(report: SnpReport, path: AmdPath, context: CpuContext) -> Passed[Literal[True]]:
     """@raises CheckFailure: debug_enabled, cpu_policy_refused"""
-    products, require_alias_check = context.policy.products, context.policy.require_alias_check
+    products, chips = context.policy.products, context.policy.chips
     if report.policy & DEBUG != 0:
         raise CheckFailure("debug_enabled", "the host may debug this guest")
     if report.policy >> KNOWN_POLICY_BITS != 0:
@@ -346,13 +351,36 @@ def check_snp_mode(report: SnpReport, path: AmdPath, context: CpuContext) -> Pas
         raise _refused("the chip is told not to sign reports with its key")
     if path.product not in (DEFAULT_PRODUCTS if products is None else products):
         raise _refused(f"reports of {path.product} are not accepted")
-    if require_alias_check and report.platform_info & ALIAS_CHECK_COMPLETE == 0:
-        raise _refused("the firmware does not say that it looked for aliased memory")
+    if chips is not None and (is_zero(report.chip_id) or report.chip_id.hex() not in chips):
+        raise _refused("the chip is not one that the caller accepts")
+    _check_demands(report, context.policy)
     return seen(f"{path.product}; no debugging, no migration; asked for by the guest at VMPL {report.vmpl}")
+
+
+def _check_demands(report: SnpReport, policy: CpuPolicy) -> None:
+    """PLATFORM_INFO says how the machine is configured now, POLICY without what the guest would not have started."""
+    guest, platform = report.policy, report.platform_info
+    if policy.require_alias_check and platform & ALIAS_CHECK_COMPLETE == 0:
+        raise _refused("the firmware does not say that it looked for aliased memory")
+    if policy.require_smt_off and (platform & SMT_EN != 0 or guest & SMT_ALLOWED != 0):
+        raise _refused("SMT is on, or POLICY allows it")
+    is_hidden = platform & CIPHERTEXT_HIDING_DRAM_EN != 0 and guest & CIPHERTEXT_HIDING_DRAM != 0
+    if policy.require_ciphertext_hiding and not is_hidden:
+        raise _refused("ciphertext hiding is off, or POLICY does not demand it")
 
 
 def _refused(message: str) -> CheckFailure:
     return CheckFailure("cpu_policy_refused", message)
+
+
+LEAST_TCB: Mapping[str, SnpTcb] = {"Genoa": {"snp": 0x1B}, "Turin": {"snp": 0x04}}
+"""
+The least TCB of a product for which the caller names none. AMD-SB-3023 (CVE-2025-48514) and AMD-SB-3020 (CVE-2025-0033,
+RMPocalypse) ask for these versions of the SNP firmware: so AMD's own driver in Linux (commit 4b28f0846ef6, 2026-04-16:
+Zen 4 from 0x1b, Zen 5 from 0x04), and the review in ariofrio/pi-tee that quotes the bulletins (2026-10-08). AMD-SB-3034
+withdrew its values on 2026-09-24. Microcode is left out: its numbers differ between steppings of a product
+(AMD-SB-3027: Genoa 0x56, Genoa-X and Turin 0x51). Of the other parts no source states a value.
+"""
 
 
 def check_snp_tcb(report: SnpReport, path: AmdPath, context: CpuContext) -> Passed[Literal[True]] | Skipped:
@@ -360,8 +388,8 @@ def check_snp_tcb(report: SnpReport, path: AmdPath, context: CpuContext) -> Pass
 
     @raises CheckFailure: tcb_not_accepted
     """
-    least = (context.policy.min_tcb or {}).get(path.product)
-    if least is None:
+    least = {**LEAST_TCB, **(context.policy.min_tcb or {})}.get(path.product)
+    if not least:
         return skipped(f"the caller named no least TCB of {path.product}")
     for which in TCBS:
         tcb = tcb_of(report.tcb[which], path.product) or {}

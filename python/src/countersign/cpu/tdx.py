@@ -11,7 +11,7 @@ from typing import Literal
 from ..checks import CheckFailure, Passed, Skipped, passed, seen, skipped
 from ..x509 import Anchors, Certificate, DerError, ecdsa_verify_raw, is_issued_by, is_revoked, trusted_path
 from .byte_reader import is_zero
-from .options import CpuContext, TcbStatus
+from .options import CpuContext, CpuPolicy, TcbStatus
 from .tdx_collateral import ModuleIdentity, ModuleSigner, QeIdentity, SvnLevel, TcbInfo, TcbLevel, VerifiedCollateral
 from .tdx_quote import Pck, TdReport, TdxQuote, read_pck
 
@@ -156,7 +156,18 @@ KNOWN_ATTRIBUTES = 0xC0000000F80100FF
 KNOWN_XFAM = 0xEDBE7
 
 
-def check_tdx_mode(quote: TdxQuote, is_own_host: bool) -> Passed[Literal[True]]:
+def _check_policy(pck: Pck, policy: CpuPolicy) -> None:
+    """The chip is one of the caller's, and the caller demands nothing that a quote does not state.
+
+    @raises CheckFailure: cpu_policy_refused
+    """
+    if policy.chips is not None and pck.ppid not in policy.chips:
+        raise _refused("the chip is not one that the caller accepts")
+    if policy.require_alias_check or policy.require_smt_off or policy.require_ciphertext_hiding:
+        raise _refused("the caller demands what no TDX quote states: an alias check, SMT off or ciphertext hiding")
+
+
+def check_tdx_mode(quote: TdxQuote, path: IntelPath, is_own_host: bool, context: CpuContext) -> Passed[Literal[True]]:
     """`is_own_host`: False behind Azure's paravisor, which takes the exceptions that SEPT_VE_DISABLE turns off.
 
     @raises CheckFailure: debug_enabled, cpu_policy_refused
@@ -175,6 +186,7 @@ def check_tdx_mode(quote: TdxQuote, is_own_host: bool) -> Passed[Literal[True]]:
         raise _refused("the host can inject exceptions by taking memory away (SEPT_VE_DISABLE is off)")
     if service is not None and not is_zero(service):
         raise _refused("a service guest is bound to this one")
+    _check_policy(path.pck, context.policy)
     return seen("no debugging, no migration, no service guest")
 
 

@@ -196,6 +196,8 @@ def _read_chain(data: bytes) -> Sequence[Certificate]:
 
 @dataclass(frozen=True)
 class Pck:
+    ppid: str | None
+    """32 lowercase hex digits; None where the certificate has none."""
     fmspc: str
     """12 lowercase hex digits that select the platform's TCB info."""
     pce_id: str
@@ -222,7 +224,9 @@ def read_pck(certificate: Certificate) -> Pck:
             raise DerError("a security version is out of range")
         return value
 
+    ppid = fields.get(f"{SGX}.1")
     return Pck(
+        ppid=None if ppid is None else _octets(ppid, 16),
         fmspc=_octets(fields.get(f"{SGX}.4"), 6),
         pce_id=_octets(fields.get(f"{SGX}.3"), 2),
         cpu_svn=tuple(number(index + 1) for index in range(COMPONENTS)),

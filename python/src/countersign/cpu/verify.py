@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -15,6 +16,7 @@ from .byte_reader import is_zero
 from .event_log import check_event_log
 from .member import CpuMember, read_cpu_member, read_tdx_collateral
 from .options import (
+    PRODUCTS,
     CpuClaims,
     CpuCollateral,
     CpuContext,
@@ -170,19 +172,28 @@ def read_cpu_options(options: CpuVerifyOptions) -> CpuContext:
     )
 
 
+_CHIP = re.compile("[0-9a-f]{128}|[0-9a-f]{32}")
+"""AMD's chip ids and Intel's PPIDs."""
+
+
 def _check_policy(policy: CpuPolicy) -> None:
     # Comparisons with NaN are false: it would switch the check off.
     least = policy.min_tcb_evaluation
     if least is not None and not (is_number(least) and least >= 0):
         raise TypeError("policy.min_tcb_evaluation is not a number")
-    for name in ("products", "csp_ids", "tcb"):
+    for name in ("products", "csp_ids", "tcb", "chips"):
         # Of a text every part of it would be one of the accepted.
         if isinstance(getattr(policy, name), str):
             raise TypeError(f"policy.{name} is not a list")
+    if not all(isinstance(chip, str) and _CHIP.fullmatch(chip) for chip in policy.chips or ()):
+        raise TypeError("policy.chips is not a list of 128 (AMD) or 32 (Intel) lowercase hex digits")
     products = {} if policy.min_tcb is None else policy.min_tcb
     parts = products.values() if isinstance(products, Mapping) else [None]
     if not all(isinstance(tcb, Mapping) and all(map(is_number, tcb.values())) for tcb in parts):
         raise TypeError("policy.min_tcb is not numbers by part and product")
+    other = next((name for name in products if name not in PRODUCTS), None)
+    if other is not None:
+        raise TypeError(f"there is no option policy.min_tcb.{other}")
 
 
 def _own_collateral(given: TdxCollateral | Mapping[str, str | None]) -> TdxCollateral:
@@ -321,12 +332,12 @@ def _check_tdx(checks: CheckList, tdx: TdxQuote, evidence: CpuEvidence, context:
 
     checks.run("cpu_identity", SIGNED, lambda: check_tdx_identity(tdx, verified))
     checks.run("cpu_revocation", SIGNED, lambda: check_tdx_revocation(path, verified, context))
-    checks.run("cpu_mode", SIGNED, lambda: check_tdx_mode(tdx, evidence.vtpm is None))
+    checks.run("cpu_mode", SIGNED, lambda: check_tdx_mode(tdx, path, evidence.vtpm is None, context))
     checks.run("cpu_tcb", SIGNED, check_tcb)
     if found is None:
         return {}
     state = None if verified is None else state_of(tdx, found, verified)
-    judged: dict[str, Any] = {"simulated": found.simulated, "fmspc": found.pck.fmspc}
+    judged: dict[str, Any] = {"simulated": found.simulated, "ppid": found.pck.ppid, "fmspc": found.pck.fmspc}
     return judged if state is None else {**judged, "tcb_status": state.status, "advisories": state.advisories}
 
 
@@ -407,6 +418,7 @@ def _claims_of(evidence: CpuEvidence) -> CpuClaims:
         simulated=False,
         product=None,
         chip_id=None if snp is None else snp.chip_id.hex(),
+        ppid=None,
         vmpl=None if snp is None else snp.vmpl,
         report_data=evidence.report_data.hex(),
         measurement=measurement.hex(),

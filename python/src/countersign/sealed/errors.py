@@ -34,8 +34,8 @@ MEANING: Final[dict[Level, str]] = {
     "gpu": "A GPU signed, but no processor vouches for the software that holds the key: whoever runs that machine reads prompts.",
     "gpu+cpu": "A confidential VM on a genuine processor holds the key, but which software runs in it was compared with nothing: "
     "sealing keeps prompts from the network and from everything in between, and not from whoever runs that machine.",
-    "measured": "Only the software that you named, started in a confidential VM on a genuine processor, opens what is sealed to its "
-    "key.",
+    "measured": "A guest and a launch file that you named hold the key, in a confidential VM on a genuine processor. It does not "
+    "show what the images do with a prompt, and whoever owns the board may have extracted its keys.",
 }
 """What sealing means where the machine is of this level."""
 
