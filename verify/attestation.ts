@@ -124,6 +124,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     nvidia: context.nvidia,
     ownCpuRoots: context.options.cpu?.roots !== undefined,
     challenged: expected.challenge !== undefined,
+    namesSession: raw?.session !== undefined,
   };
   await list.run('policy', ['form', 'raw_members'], () => checkPolicy(findings, context));
   return { report: concluded(findings), raw, attestation: given?.attestation ?? null };

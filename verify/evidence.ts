@@ -68,6 +68,7 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     nvidia: context.nvidia,
     ownCpuRoots: false,
     challenged: false,
+    namesSession: false,
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));
   return concluded(findings);

@@ -70,6 +70,7 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     nvidia: context.nvidia,
     ownCpuRoots: roots !== undefined,
     challenged: expected.challenge !== undefined,
+    namesSession: false,
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));
   const report = concluded(findings);

@@ -98,7 +98,9 @@ function uncheckedText(check: Check): string {
 function makersOf({ claims, level }: VerificationReport): string {
   const models = [...new Set(claims.devices.map(({ model }) => model))].join(', ');
   const gpu = claims.devices.length === 0 ? 'NVIDIA GPU' : `NVIDIA GPU (${models})`;
-  return level === 'gpu+cpu' || level === 'measured' ? `${gpu} and a genuine ${claims.cpu?.type ?? ''} processor` : gpu;
+  return level === 'gpu+cpu' || level === 'measured'
+    ? `${gpu} and a key that a ${claims.cpu?.type ?? ''} guest named`
+    : gpu;
 }
 
 // The claims.
@@ -171,12 +173,13 @@ function whichSoftware(view: View): Claim {
   if (found !== null) return found;
   const { cpu, simulated } = report.claims;
   const images = Object.keys(cpu?.software?.images ?? {});
-  if (report.level === 'measured')
-    return {
-      title,
-      state: 'proven',
-      text: `A guest and a launch file that you know${images.length === 0 ? '' : `. Its writer names ${images.join(', ')}`}.`,
-    };
+  if (report.level === 'measured') {
+    const names = images.length === 0 ? '' : ` Its writer names ${images.join(', ')}.`;
+    const { uncompared = null } = cpu?.software ?? {};
+    if (uncompared !== null)
+      return { title, state: 'open', text: `On a list of yours, as far as it compares.${names}` };
+    return { title, state: 'proven', text: `A guest and a launch file on a list of yours.${names}` };
+  }
   if (simulated) return { title, state: 'open', text: 'Not known: a simulator measures nothing.' };
   if (cpu !== null) return { title, state: 'open', text: 'Not known: what the guest runs was not compared.' };
   const firmware = report.checks.some(({ name, status }) => name === 'reference_values' && status === 'pass');
@@ -208,8 +211,8 @@ export const STEPS = ['Simulated', 'GPU', 'GPU + CPU', 'Measured'] as const;
 
 const NEXT = [
   'Next: a GPU signs, and not a simulator.',
-  'Next: the processor says which machine asked.',
-  'Next: that machine’s software is one that you know.',
+  'Next: a confidential guest’s key signs as well.',
+  'Next: what started that guest is on a list of yours.',
   'This is the highest step.',
 ] as const;
 

@@ -22,7 +22,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   raw_members: {
     title: 'Request, answer and time',
-    meaning: 'The signed text is exactly one request, one answer and a timestamp, and hides nothing else.',
+    meaning: 'The signed text is one request, one answer and a time; at most also endpoint, session and stream.',
     failure: 'The signed text is not one question, one answer and a time.',
   },
   expected_exchange: {
@@ -89,7 +89,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   reference_values: {
     title: 'The GPU runs what NVIDIA published',
-    meaning: 'What the GPU measured of its firmware and driver has the values that NVIDIA signed.',
+    meaning: 'What the GPU measured of its firmware has the values that NVIDIA signed.',
     failure: 'The GPU does not run what NVIDIA published.',
   },
   token_report_match: {
@@ -123,8 +123,9 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     failure: "The processor's certificate does not lead to a known maker.",
   },
   cpu_identity: {
-    title: 'The certificate is that of this chip',
-    meaning: 'Chip and firmware in the report are those that the certificate was issued for.',
+    title: 'The certificate fits the report',
+    meaning:
+      "AMD: chip or cloud provider, and firmware, are the certificate's. Intel: its quoting enclave and module are.",
     failure: 'The certificate belongs to another processor.',
   },
   cpu_revocation: {
@@ -139,23 +140,24 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   cpu_binding: {
     title: 'Processor and GPU signed one statement',
-    meaning: 'The processor signed the statement together with what the GPU signed over it. Neither can be exchanged.',
+    meaning:
+      'The processor (on Azure, its virtual TPM) signed a hash of the statement and of what the GPU signed over it.',
     failure: 'Processor and GPU did not sign the same statement.',
   },
   cpu_devices: {
     title: 'The GPU is the one of that statement',
     meaning: 'The GPU that signed this answer is one of those that the statement names.',
-    failure: 'The GPU is not one that the processor vouched for.',
+    failure: 'The GPU is not one that the statement names.',
   },
   cpu_answer: {
-    title: 'The confidential guest signed this answer',
+    title: "The session's key signed this answer",
     meaning: 'The key in the statement signed this text and this GPU report, and the text names that statement.',
-    failure: 'The confidential guest did not sign this answer.',
+    failure: "The session's key did not sign this answer.",
   },
   cpu_mode: {
     title: 'No debugging, no migration',
-    meaning: 'The host may not debug or move this guest, and the guest itself asked for the report.',
-    failure: 'The host may look into this guest.',
+    meaning: 'The host may not debug or move this guest, and the guest, or its paravisor, asked for the report.',
+    failure: "This guest's mode is not accepted.",
   },
   cpu_tcb: {
     title: "The processor's firmware is accepted",
@@ -193,8 +195,8 @@ export const GROUPS: readonly (readonly [title: string, names: readonly CheckNam
 /** The badge by verdict; `valid` by level. */
 export const BADGES = {
   gpu: 'Proven: a GPU signed this',
-  'gpu+cpu': 'Proven: GPU and processor signed this',
-  measured: 'Proven: GPU, processor and launch file',
+  'gpu+cpu': "Proven: a GPU and a guest's key signed this",
+  measured: "Proven: a GPU and a known guest's key signed this",
   none: 'Intact, but no GPU signed this',
   simulated: 'Demo: intact, but no real GPU',
   unchecked: 'Not fully checked',

@@ -77,8 +77,8 @@ describe('an answer in a session', () => {
   });
 
   test.each([
-    ['SEV-SNP', snp, /AMD Genoa processor in SEV-SNP.*launch measurement is (a1){32}/],
-    ['TDX', tdx, /Intel processor in TDX.*launch measurement is [0-9a-f]{96}/],
+    ['SEV-SNP', snp, /AMD's, of a Genoa processor, .*SEV-SNP guest of launch measurement (a1){32}/],
+    ['TDX', tdx, /Intel's, of a processor with TDX, .*trust domain of launch measurement [0-9a-f]{96}/],
   ])('%s: is of level gpu+cpu, in words', async (_, processor, words) => {
     const { level, proven, not_proven } = await verifyAttestation(
       await answerIn(await makeSession({ processor })),
@@ -88,7 +88,7 @@ describe('an answer in a session', () => {
     expect(proven.join('\n')).toMatch(words);
     expect(proven.join('\n')).not.toContain('at the asking of software on its host');
     expect(not_proven.join('\n')).toContain('its measurement was not compared');
-    expect(not_proven.join('\n')).toContain('wired to that processor');
+    expect(not_proven.join('\n')).toContain('the guest wrote the list of its devices');
   });
 
   test('without the member is of level gpu, which a caller may refuse', async () => {

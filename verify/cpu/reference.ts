@@ -152,7 +152,9 @@ function uncompared(entry: GuestReference): string | null {
   if (entry.type === 'SEV_SNP') return 'nothing measures the ACPI tables that the host supplies, and they are code';
   if (entry.type === 'TDX' && entry.rtmr0 === null)
     return 'the ACPI tables that the host supplies (RTMR0) were not compared, and they are code';
-  return null;
+  if (entry.type === 'TDX') return null;
+  const compared = Object.keys(entry.pcrs).join(', ');
+  return `of the TPM's registers only ${compared} were compared, and Azure's paravisor, which holds them, is trusted`;
 }
 
 const RTMR3_OPEN = 'what extended RTMR3 while the guest ran is not explained by the event log';

@@ -184,7 +184,7 @@ const ALIAS_CHECK_COMPLETE = 1n << 5n;
 const MAX_GUEST_VMPL = 3;
 
 /** @throws {CheckFailure} debug_enabled, cpu_policy_refused */
-export function checkSnpMode(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Passed<true> {
+export function checkSnpMode(report: SnpReport, { product, kind }: AmdPath, { policy }: CpuContext): Passed<true> {
   const { products = DEFAULT_PRODUCTS, chips } = policy;
   if ((report.policy & DEBUG) !== 0n) throw new CheckFailure('debug_enabled', 'the host may debug this guest');
   if (report.policy >> KNOWN_POLICY_BITS !== 0n) throw refused('POLICY has bits that are not known');
@@ -192,7 +192,8 @@ export function checkSnpMode(report: SnpReport, { product }: AmdPath, { policy }
   if (report.vmpl > MAX_GUEST_VMPL) throw refused('the host asked for the report, not the guest');
   if (report.maskChipKey) throw refused('the chip is told not to sign reports with its key');
   if (!products.includes(product)) throw refused(`reports of ${product} are not accepted`);
-  if (chips !== undefined && (isZero(report.chipId) || !chips.includes(toHex(report.chipId))))
+  // A VLEK is a provider's: it signs for whatever chip the report names.
+  if (chips !== undefined && (kind === 'VLEK' || !chips.includes(toHex(report.chipId)) || isZero(report.chipId)))
     throw refused('the chip is not one that the caller accepts');
   checkDemands(report, policy);
   return seen(`${product}; no debugging, no migration; asked for by the guest at VMPL ${report.vmpl}`);

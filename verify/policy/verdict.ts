@@ -32,6 +32,8 @@ export interface Findings {
   readonly ownCpuRoots: boolean;
   /** Whether the session holds a challenge of the caller. */
   readonly challenged: boolean;
+  /** Whether raw, which the devices signed, names a session. */
+  readonly namesSession: boolean;
 }
 
 export function concluded(findings: Findings): VerificationReport {
@@ -143,18 +145,21 @@ function proven(findings: Findings, simulated: boolean): string[] {
 }
 
 function cpuProven({ cpu, about, ownCpuRoots }: Findings): string {
-  const maker = cpu?.type.endsWith('TDX') ? 'Intel processor in TDX' : `AMD ${cpu?.product} processor in SEV-SNP`;
-  const what = ownCpuRoots
-    ? `An ${maker}, under a root that the caller trusts in place of its maker's`
-    : `A genuine ${maker}`;
-  const signed = about === 'session' ? "held this session's key" : "held this session's key, which signed this answer";
-  return `${what}, in a guest whose launch measurement is ${cpu?.measurement}, asked for these signatures and ${signed}.`;
+  const isIntel = cpu?.type.endsWith('TDX') === true;
+  const [maker, processor, guest] = isIntel
+    ? ['Intel', 'a processor with TDX', 'a trust domain']
+    : ['AMD', `a ${cpu?.product} processor`, 'an SEV-SNP guest'];
+  const key = ownCpuRoots
+    ? `A key under a root that the caller trusts in place of ${maker}'s`
+    : `A key that ${maker} certified`;
+  const signed = about === 'session' ? '' : ', which signed this answer';
+  return `${key}, of ${processor}, signed that ${guest} of launch measurement ${cpu?.measurement} named this session's key${signed}.`;
 }
 
 function softwareProven({ launch, images }: CpuSoftware): string {
   const names = Object.entries(images ?? {}).map(([name, image]) => `${name} ${image}`);
-  const which = names.length === 0 ? '' : `, whose writer names ${names.join(', ')}`;
-  return `That guest was started as one of the caller's reference values, with the launch file ${launch}${which}.`;
+  const which = names.length === 0 ? '' : `; the file's writer names ${names.join(', ')}`;
+  return `That guest's measurement and the launch file ${launch} are on the caller's list${which}.`;
 }
 
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
@@ -184,8 +189,12 @@ function cpuLeavesOpen(findings: Findings): string[] {
           "Where the answer comes from: the launch file's images, model and egress are its writer's words, and of the compose file, which says the rest, it holds the hash only.",
           ...(software.uncompared === null ? [] : [`All that the guest was started with: ${software.uncompared}.`]),
         ]),
-    'That the device which signed is wired to that processor: the guest wrote the list of its devices.',
-    "That the processor's keys are in that processor only: whoever owns a board can extract them (TEE.fail, WireTap) and forge this level.",
+    ...(findings.list.passed('cpu_tcb')
+      ? []
+      : ["That the processor's firmware has no known hole: its TCB was not compared with a least one."]),
+    'That nobody took over the guest since its start.',
+    'That the device which signed is in that machine, or computes for it: the guest wrote the list of its devices.',
+    'That keys are in the processor or the guest only: whoever owns a board can extract some (TEE.fail) and forge this level.',
     ...(findings.challenged
       ? []
       : ["When the session began: its hour is by that machine's own clock, unless the caller demands a challenge."]),
@@ -222,7 +231,8 @@ function notProven(findings: Findings, simulated: boolean, valid: boolean): stri
       ...(isBound(findings)
         ? ["Which model's weights ran.", ...cpuLeavesOpen(findings)]
         : [
-            "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it.",
+            "Which model's weights ran, which nothing here shows, or what software asked.",
+            ...(findings.namesSession ? ['Why no processor is shown for it: what was signed names a session.'] : []),
           ]),
       `When: the time in raw is the gateway's, and the ${kind} has no clock.`,
     );

@@ -140,6 +140,7 @@ def _run_checks(value: object, context: Context) -> _Run:
         nvidia=context.nvidia,
         own_cpu_roots=options.cpu is not None and options.cpu.roots != CpuRoots(),
         challenged=expected.challenge is not None,
+        names_session=raw is not None and raw.session is not None,
     )
     checks.run("policy", ["form", "raw_members"], lambda: check_policy(findings, context))
     return _Run(concluded(findings), raw, None if given is None else given.attestation)

@@ -38,6 +38,8 @@ class Findings:
     """Whether the caller's roots stand in place of AMD's and Intel's."""
     challenged: bool = False
     """Whether the session holds a challenge of the caller."""
+    names_session: bool = False
+    """Whether raw, which the devices signed, names a session."""
 
     @property
     def kinds(self) -> Sequence[Kind]:
@@ -148,20 +150,22 @@ def _proven(findings: Findings) -> Iterator[str]:
 
 
 def _cpu_proven(findings: Findings, cpu: CpuClaims) -> str:
-    maker = "Intel processor in TDX" if cpu.type.endswith("TDX") else f"AMD {cpu.product} processor in SEV-SNP"
-    what = f"A genuine {maker}"
+    is_intel = cpu.type.endswith("TDX")
+    maker = "Intel" if is_intel else "AMD"
+    processor = "a processor with TDX" if is_intel else f"a {cpu.product} processor"
+    guest = "a trust domain" if is_intel else "an SEV-SNP guest"
+    key = f"A key that {maker} certified"
     if findings.own_cpu_roots:
-        what = f"An {maker}, under a root that the caller trusts in place of its maker's"
-    signed = "held this session's key" + ("" if findings.about == "session" else ", which signed this answer")
-    guest = f"in a guest whose launch measurement is {cpu.measurement}"
-    return f"{what}, {guest}, asked for these signatures and {signed}."
+        key = f"A key under a root that the caller trusts in place of {maker}'s"
+    signed = "" if findings.about == "session" else ", which signed this answer"
+    named = f"{guest} of launch measurement {cpu.measurement} named this session's key{signed}"
+    return f"{key}, of {processor}, signed that {named}."
 
 
 def _software_proven(software: CpuSoftware) -> str:
     names = ", ".join(f"{name} {image}" for name, image in (software.images or {}).items())
-    which = f", whose writer names {names}" if names else ""
-    value = "one of the caller's reference values"
-    return f"That guest was started as {value}, with the launch file {software.launch}{which}."
+    which = f"; the file's writer names {names}" if names else ""
+    return f"That guest's measurement and the launch file {software.launch} are on the caller's list{which}."
 
 
 def _named(devices: Sequence[VerifiedDevice], nvidia: bool) -> str:
@@ -178,8 +182,9 @@ def _kind_of(kinds: Sequence[Kind]) -> str:
     return "device" if "gpu" in kinds else "NVSwitch"
 
 
-def _cpu_leaves_open(software: CpuSoftware | None, challenged: bool) -> Iterator[str]:
+def _cpu_leaves_open(findings: Findings) -> Iterator[str]:
     """What a processor's evidence does not show."""
+    software = findings.software
     if software is None:
         yield (
             "Which software asked: its measurement was not compared, and whoever can run code in that guest can have any "
@@ -192,12 +197,15 @@ def _cpu_leaves_open(software: CpuSoftware | None, challenged: bool) -> Iterator
         )
         if software.uncompared is not None:
             yield f"All that the guest was started with: {software.uncompared}."
-    yield "That the device which signed is wired to that processor: the guest wrote the list of its devices."
+    if not findings.list.passed("cpu_tcb"):
+        yield "That the processor's firmware has no known hole: its TCB was not compared with a least one."
+    yield "That nobody took over the guest since its start."
+    yield "That the device which signed is in that machine, or computes for it: the guest wrote the list of its devices."
     yield (
-        "That the processor's keys are in that processor only: whoever owns a board can extract them (TEE.fail, WireTap) "
-        "and forge this level."
+        "That keys are in the processor or the guest only: whoever owns a board can extract some (TEE.fail) and forge "
+        "this level."
     )
-    if not challenged:
+    if not findings.challenged:
         yield "When the session began: its hour is by that machine's own clock, unless the caller demands a challenge."
 
 
@@ -226,7 +234,7 @@ def _not_proven(findings: Findings) -> Iterator[str]:
         yield from _exchange_leaves_open(findings, kind)
     elif findings.about == "session":
         if findings.bound:
-            yield from _cpu_leaves_open(findings.software, findings.challenged)
+            yield from _cpu_leaves_open(findings)
     else:
         yield "What the nonce stands for: a device signs whatever it is given."
     if findings.token is not None and findings.token.signature == "self-asserted":
@@ -240,9 +248,11 @@ def _exchange_leaves_open(findings: Findings, kind: str) -> Iterator[str]:
         yield f"That this {kind} computed the answer: it signed a hash that software on its host gave it."
     if findings.bound:
         yield "Which model's weights ran."
-        yield from _cpu_leaves_open(findings.software, findings.challenged)
+        yield from _cpu_leaves_open(findings)
     else:
-        yield "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it."
+        yield "Which model's weights ran, which nothing here shows, or what software asked."
+        if findings.names_session:
+            yield "Why no processor is shown for it: what was signed names a session."
     yield f"When: the time in raw is the gateway's, and the {kind} has no clock."
 
 

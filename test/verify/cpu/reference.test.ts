@@ -101,9 +101,9 @@ describe('a guest that the caller knows', () => {
       images: { sidecar: `sidecar@sha256:${'ab'.repeat(32)}` },
     });
     expect(proven.join('\n')).toContain(
-      `with the launch file ${LAUNCH_SHA256}, whose writer names backend backend@sha256:`,
+      `launch file ${LAUNCH_SHA256} are on the caller's list; the file's writer names backend backend@sha256:`,
     );
-    expect(not_proven.join('\n')).toContain('wired to that processor');
+    expect(not_proven.join('\n')).toContain('the guest wrote the list of its devices');
     expect(not_proven.join('\n')).toContain("Which model's weights ran");
     expect(not_proven.join('\n').includes('ACPI tables')).toBe(claims.cpu?.type === 'SEV_SNP');
     expect(not_proven.join('\n')).toContain('it holds the hash only');

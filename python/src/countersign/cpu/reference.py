@@ -188,7 +188,10 @@ def _uncompared(entry: Json) -> str | None:
         return "nothing measures the ACPI tables that the host supplies, and they are code"
     if entry["type"] == "TDX" and entry["rtmr0"] is None:
         return "the ACPI tables that the host supplies (RTMR0) were not compared, and they are code"
-    return None
+    if entry["type"] == "TDX":
+        return None
+    compared = ", ".join(sorted(entry["pcrs"], key=int))
+    return f"of the TPM's registers only {compared} were compared, and Azure's paravisor, which holds them, is trusted"
 
 
 RTMR3_OPEN = "what extended RTMR3 while the guest ran is not explained by the event log"

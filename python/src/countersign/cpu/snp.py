@@ -351,7 +351,9 @@ def check_snp_mode(report: SnpReport, path: AmdPath, context: CpuContext) -> Pas
         raise _refused("the chip is told not to sign reports with its key")
     if path.product not in (DEFAULT_PRODUCTS if products is None else products):
         raise _refused(f"reports of {path.product} are not accepted")
-    if chips is not None and (is_zero(report.chip_id) or report.chip_id.hex() not in chips):
+    # A VLEK is a provider's: it signs for whatever chip the report names.
+    is_bare = path.kind == "VLEK" or is_zero(report.chip_id)
+    if chips is not None and (is_bare or report.chip_id.hex() not in chips):
         raise _refused("the chip is not one that the caller accepts")
     _check_demands(report, context.policy)
     return seen(f"{path.product}; no debugging, no migration; asked for by the guest at VMPL {report.vmpl}")

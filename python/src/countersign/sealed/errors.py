@@ -32,10 +32,12 @@ MEANING: Final[dict[Level, str]] = {
     "none": "No hardware vouches for whoever holds the key: it may be a simulation, or anything between here and the gateway, and it "
     "reads prompts.",
     "gpu": "A GPU signed, but no processor vouches for the software that holds the key: whoever runs that machine reads prompts.",
-    "gpu+cpu": "A confidential VM on a genuine processor holds the key, but which software runs in it was compared with nothing: "
-    "sealing keeps prompts from the network and from everything in between, and not from whoever runs that machine.",
-    "measured": "A guest and a launch file that you named hold the key, in a confidential VM on a genuine processor. It does not "
-    "show what the images do with a prompt, and whoever owns the board may have extracted its keys.",
+    "gpu+cpu": "A confidential VM named the key, but which software runs in it was compared with nothing, so "
+    "the key may be anywhere: sealing keeps prompts from whoever lacks that key, and not from "
+    "whoever runs that machine.",
+    "measured": "A guest on your list named the key. Not shown: what its images do with prompts, that nobody "
+    "broke in since (on SEV-SNP the host can, by ACPI tables). Whoever owns the board may have its "
+    "keys.",
 }
 """What sealing means where the machine is of this level."""
 
