@@ -5,7 +5,7 @@ import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/ind
 import { LEVELS, type Level } from '../index.ts';
 import { SHELLS, type Shell, usage, usageOf } from './help.ts';
 import { UsageError } from './input.ts';
-import { COMMANDS, type Command, OF_SERVICE } from './table.ts';
+import { COMMANDS, type Command, DEMANDS, OF_SERVICE } from './table.ts';
 
 export interface Arguments {
   readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'replay' | 'proxy';
@@ -37,6 +37,10 @@ export interface Arguments {
   readonly requireLevel: Level | null;
   /** In hex. */
   readonly reportData: string | null;
+  /** Empty: any. In hex. */
+  readonly devices: readonly string[];
+  readonly chips: readonly string[];
+  readonly demands: readonly (typeof DEMANDS)[number][];
   /** Empty: the verifier's defaults. */
   readonly products: readonly Product[];
   readonly tcb: readonly TcbStatus[];
@@ -137,6 +141,9 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     reportData: read('report-data', hex),
     products: texts('product').map((value) => oneOf('--product', value, PRODUCTS)),
     tcb: texts('tcb').map((value) => oneOf('--tcb', value, TCB_STATUSES)),
+    devices: texts('device').map((value) => digest('--device', value)),
+    chips: texts('chip').map(chip),
+    demands: texts('demand').map((value) => oneOf('--demand', value, DEMANDS)),
     reference: text('reference'),
     json: flag('json'),
     ear: flag('ear'),
@@ -274,6 +281,13 @@ function hex(value: string): string {
 
 function digest(name: string, value: string): string {
   if (!/^[0-9a-f]{64}$/i.test(value)) throw new UsageError(`${name} ${value}: not 64 hexadecimal digits`);
+  return value.toLowerCase();
+}
+
+/** SEV-SNP's chip id has 64 bytes, Intel's PPID 16. */
+function chip(value: string): string {
+  if (!/^([0-9a-f]{128}|[0-9a-f]{32})$/i.test(value))
+    throw new UsageError(`--chip ${value}: not 128 or 32 hexadecimal digits`);
   return value.toLowerCase();
 }
 

@@ -190,6 +190,7 @@ function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
     policy: {
       ...(args.maxAgeSeconds === null ? {} : { maxAgeSeconds: args.maxAgeSeconds }),
       ...(args.maxBatch === null ? {} : { maxBatch: args.maxBatch }),
+      ...(args.devices.length === 0 ? {} : { devices: args.devices }),
       minLevel: leastLevel(args),
       requiredChecks: demandsProcessor(args) ? ['cpu_form'] : [],
     },
@@ -206,11 +207,12 @@ function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
 }
 
 /** The least level that is accepted. Evidence and sessions are about no answer: any level of them passes. */
-function leastLevel({ command, requireLevel, allowSimulated, reference, products, tcb }: Arguments): Level {
+function leastLevel(args: Arguments): Level {
+  const { command, requireLevel, allowSimulated, reference, products, tcb, chips, demands } = args;
   if (requireLevel !== null) return requireLevel;
   if (command === 'evidence' || command === 'session' || allowSimulated !== null) return 'none';
   if (reference !== null) return 'measured';
-  return products.length > 0 || tcb.length > 0 ? 'gpu+cpu' : 'gpu';
+  return [products, tcb, chips, demands].some((list) => list.length > 0) ? 'gpu+cpu' : 'gpu';
 }
 
 function cpuOptions(args: Arguments) {
@@ -218,6 +220,10 @@ function cpuOptions(args: Arguments) {
     policy: {
       ...(args.products.length === 0 ? {} : { products: args.products }),
       ...(args.tcb.length === 0 ? {} : { tcb: args.tcb }),
+      ...(args.chips.length === 0 ? {} : { chips: args.chips }),
+      requireAliasCheck: args.demands.includes('alias_check'),
+      requireCiphertextHiding: args.demands.includes('ciphertext_hiding'),
+      requireSmtOff: args.demands.includes('smt_off'),
     },
     ...(args.reference === null ? {} : { reference: readReferences(args.reference) }),
   };

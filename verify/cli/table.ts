@@ -2,6 +2,9 @@
 import { PRODUCTS } from '../cpu/index.ts';
 import { LEVELS } from '../index.ts';
 
+/** What AMD's report must say, by the option `--demand`. */
+export const DEMANDS = ['alias_check', 'ciphertext_hiding', 'smt_off'] as const;
+
 export interface Option {
   readonly name: string;
   /** The name of its value; absent: the option has none. */
@@ -81,6 +84,12 @@ const SESSION: readonly Option[] = [
     text: 'the session of an attestation that names it and does not carry it (x-tee-session)',
   },
 ];
+const DEVICE: Option = {
+  name: 'device',
+  value: 'HEX',
+  multiple: true,
+  text: "accept this GPU or switch only: 64 digits, as in a session's statement; may be repeated",
+};
 const CHALLENGE: Option = { name: 'challenge', value: 'HEX', text: '64 digits that the session must hold' };
 const NONCE: Option = { name: 'nonce', value: 'HEX', text: '64 digits: the nonce that every device must have signed' };
 const PROCESSOR: readonly Option[] = [
@@ -96,6 +105,19 @@ const PROCESSOR: readonly Option[] = [
     value: 'STATUS',
     multiple: true,
     text: "of Intel's: accept this TCB status; may be repeated; UpToDate without it. An answer must then be of level gpu+cpu",
+  },
+  {
+    name: 'chip',
+    value: 'HEX',
+    multiple: true,
+    text: "accept this processor only: AMD's chip id or Intel's PPID; may be repeated. An answer must then be of level gpu+cpu",
+  },
+  {
+    name: 'demand',
+    value: 'NAME',
+    multiple: true,
+    text: "of AMD's: what the report must say; may be repeated. An answer must then be of level gpu+cpu",
+    among: DEMANDS,
   },
   {
     name: 'reference',
@@ -121,7 +143,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'verify',
     operands: 'FILE',
     text: 'check an answer: a saved answer or stream, or its attestation',
-    options: [...EXCHANGE, ...GPU, ...SESSION, CHALLENGE, ...POLICY, ...PROCESSOR, ...OUTPUT],
+    options: [...EXCHANGE, ...GPU, ...SESSION, CHALLENGE, DEVICE, ...POLICY, ...PROCESSOR, ...OUTPUT],
     examples: [
       'countersign verify answer.json',
       'countersign verify answer.json --request request.json --max-age 300',
@@ -133,7 +155,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'evidence',
     operands: 'FILE',
     text: 'check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}',
-    options: [...GPU, NONCE, ...POLICY.slice(0, 1), ...OUTPUT],
+    options: [...GPU, NONCE, DEVICE, ...POLICY.slice(0, 1), ...OUTPUT],
     examples: ['countersign evidence evidence.json --nonce "$nonce"'],
   },
   {
@@ -147,7 +169,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'session',
     operands: 'FILE',
     text: 'check a session by itself: what GET /v1/attestation/session returned',
-    options: [...GPU, CHALLENGE, ...POLICY.slice(0, 1), ...PROCESSOR, ...OUTPUT],
+    options: [...GPU, CHALLENGE, DEVICE, ...POLICY.slice(0, 1), ...PROCESSOR, ...OUTPUT],
     examples: ['countersign session session.json --challenge "$challenge"'],
   },
   {
@@ -240,6 +262,7 @@ export const COMMANDS: readonly Command[] = [
       { name: 'padding', text: 'pad requests to 1, 4, 16 or 64 KiB, so that their sizes say less' },
       { name: 'plain', text: 'seal nothing: whatever stands before the gateway reads prompts; answers are verified' },
       ...GPU.filter(({ name }) => name !== 'at'),
+      DEVICE,
       ...PROCESSOR,
     ],
     examples: [

@@ -102,6 +102,7 @@ def _options(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
         "simulated_root": _root(args.allow_simulated),
         "collateral": collateral,
         "policy": Policy(
+            devices=args.device,
             max_age_seconds=args.max_age,
             max_batch=args.max_batch,
             min_level=least_level(args),
@@ -239,7 +240,15 @@ def _root(file: str | None) -> str | None:
 
 
 def _cpu_policy(args: argparse.Namespace) -> CpuPolicy:
-    return CpuPolicy(products=args.product, tcb=args.tcb)
+    demands = args.demand or ()
+    return CpuPolicy(
+        products=args.product,
+        tcb=args.tcb,
+        chips=args.chip,
+        require_alias_check="alias_check" in demands,
+        require_ciphertext_hiding="ciphertext_hiding" in demands,
+        require_smt_off="smt_off" in demands,
+    )
 
 
 def _reference(file: str | None) -> Any:

@@ -109,6 +109,13 @@ def _digest(value: str) -> str:
     return value.lower()
 
 
+def _chip(value: str) -> str:
+    """SEV-SNP's chip id has 64 bytes, Intel's PPID 16."""
+    if re.fullmatch(r"[0-9a-fA-F]{128}|[0-9a-fA-F]{32}", value) is None:
+        raise _Refused(f"{value}: not 128 or 32 hexadecimal digits")
+    return value.lower()
+
+
 def _report_data(value: str) -> str:
     if re.fullmatch(r"(?:[0-9a-fA-F]{2}){1,64}", value) is None:
         raise _Refused(f"{value}: not 1 to 64 bytes in hexadecimal digits")
@@ -129,6 +136,8 @@ def _one_of(among: Sequence[str]) -> Callable[[str], str]:
 
     return choose
 
+
+_DEMANDS: Final = ("alias_check", "ciphertext_hiding", "smt_off")
 
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "request": {"metavar": "FILE", "help": "the request you sent; must equal the one that was signed"},
@@ -171,6 +180,12 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "metavar": "FILE",
         "help": "the session of an attestation that names it and does not carry it (x-tee-session)",
     },
+    "device": {
+        "metavar": "HEX",
+        "type": _digest,
+        "action": "append",
+        "help": "accept this GPU or switch only: 64 digits, as in a session's statement; may be repeated",
+    },
     "challenge": {"metavar": "HEX", "type": _digest, "help": "64 digits that the session must hold"},
     "nonce": {
         "metavar": "HEX",
@@ -205,6 +220,18 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "action": "append",
         "help": "of Intel's: accept this TCB status; may be repeated; UpToDate without it. An answer must then be of level gpu+cpu",
     },
+    "chip": {
+        "metavar": "HEX",
+        "type": _chip,
+        "action": "append",
+        "help": "accept this processor only: AMD's chip id or Intel's PPID; may be repeated. An answer must then be of level gpu+cpu",
+    },
+    "demand": {
+        "metavar": "NAME",
+        "type": _one_of(_DEMANDS),
+        "action": "append",
+        "help": f"of AMD's: what the report must say ({', '.join(_DEMANDS)}); may be repeated. An answer must then be of level gpu+cpu",
+    },
     "reference": {
         "metavar": "FILE",
         "help": "guests and launch files that you know: an answer must then be of level measured, from one of them",
@@ -222,20 +249,20 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 _SOURCES = ("offline", "collateral", "rim-dir", "ocsp")
 _NVIDIA = ("rim-url", "ocsp-url", "at", "without-reference-values", "without-revocation")
 _GPU = ("allow-simulated", *_SOURCES, *_NVIDIA)
-_PROCESSOR = ("product", "tcb", "reference")
+_PROCESSOR = ("product", "tcb", "chip", "demand", "reference")
 _OUTPUT = ("json", "quiet")
 
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "verify": (
         "check an answer: a saved answer or stream, or its attestation",
         (
-            *("request", "endpoint", "response", "event", *_GPU, "session", "challenge"),
+            *("request", "endpoint", "response", "event", *_GPU, "session", "challenge", "device"),
             *("require-level", "max-age", "max-batch", *_PROCESSOR, *_OUTPUT),
         ),
     ),
     "evidence": (
         "check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}",
-        (*_GPU, "nonce", "require-level", *_OUTPUT),
+        (*_GPU, "nonce", "device", "require-level", *_OUTPUT),
     ),
     "cpu": (
         "check a processor's bare evidence: the JSON of an attestation's member cpu",
@@ -243,7 +270,7 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "session": (
         "check a session by itself: what GET /v1/attestation/session returned",
-        (*_GPU, "challenge", "require-level", *_PROCESSOR, *_OUTPUT),
+        (*_GPU, "challenge", "device", "require-level", *_PROCESSOR, *_OUTPUT),
     ),
     "collateral": (
         "fetch and keep what the check of FILE needs, for use with --offline --collateral DIR",

@@ -43,7 +43,7 @@ _AMD: Final = _Row("AMD's evidence", "cpu", ("tcb",))
 _INTEL: Final = _Row("Intel's evidence", "cpu", ("product",))
 _ALSO: Final = {"collateral": ("verify", "evidence", "session")}
 """What a command takes that checks more than one kind."""
-_OF_PROCESSORS: Final = ("session", "challenge", "product", "tcb", "reference")
+_OF_PROCESSORS: Final = ("session", "challenge", "product", "tcb", "chip", "demand", "reference")
 """The options that only a processor's evidence can meet: what they name must be found."""
 
 
@@ -91,7 +91,7 @@ def least_level(args: argparse.Namespace) -> Level:
         return "none"
     if args.reference is not None:
         return "measured"
-    return "gpu+cpu" if args.product or args.tcb else "gpu"
+    return "gpu+cpu" if args.product or args.tcb or args.chip or args.demand else "gpu"
 
 
 def passed_words(kind: FileKind, level: str | None) -> str:
