@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from countersign import Roots, create_collateral
+from countersign_verify import Roots, create_collateral
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 AT = datetime(2025, 6, 1, 12, tzinfo=timezone.utc)

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyhpke import AEADId, CipherSuite, ContextInterface, KDFId, KEMId, KEMKey
 
-from countersign.sealed.binary_http import Field
-from countersign.sealed.parser import Incoming, Parser, Steps, varint
+from countersign_verify.sealed.binary_http import Field
+from countersign_verify.sealed.parser import Incoming, Parser, Steps, varint
 
 X25519, HKDF_SHA256 = KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256
 

@@ -20,14 +20,14 @@ from urllib.parse import unquote
 
 import pytest
 
-import countersign.cli
-from countersign.checks import Check
-from countersign.cli import INPUT_LIMITS, main
-from countersign.cpu.options import VerifiedSession
-from countersign.input import kind_of, unquoted
-from countersign.options import Claims, Limits, Policy, VerificationReport
-from countersign.report_text import plain
-from countersign.session import appraise_session
+import countersign_verify.cli
+from countersign_verify.checks import Check
+from countersign_verify.cli import INPUT_LIMITS, main
+from countersign_verify.cpu.options import VerifiedSession
+from countersign_verify.input import kind_of, unquoted
+from countersign_verify.options import Claims, Limits, Policy, VerificationReport
+from countersign_verify.report_text import plain
+from countersign_verify.session import appraise_session
 from genuine import genuine, needs_genuine
 from recorded import VECTORS, case, recorded, text
 
@@ -145,7 +145,7 @@ def test_the_policy_judges_the_attestation_and_not_its_session(
         given.append((value, options["policy"]))
         return replace(real(value, **options), session=VerifiedSession('{"hpke":null}', cast("Any", None)))
 
-    monkeypatch.setattr(countersign.cli, "appraise_session", appraised)
+    monkeypatch.setattr(countersign_verify.cli, "appraise_session", appraised)
     answer = file("answer.json", json.dumps(attestation()))
     session = file("session.json", json.dumps('{"statement":"{}","gpu":[]}'))
     policy = ["--max-age", "300", "--max-batch", "1", "--require-level", "none"]
@@ -218,7 +218,7 @@ def test_a_check_that_could_not_run_makes_it_incomplete(run: Any, file: Any, mon
         ((unavailable, wrong), False, 1, "INVALID: revocation_unavailable"),
     ):
         report = VerificationReport(False, incomplete, "none", checks, claims, (), ())
-        monkeypatch.setattr(countersign.cli, "appraise_attestation", lambda *_, report=report, **__: report)
+        monkeypatch.setattr(countersign_verify.cli, "appraise_attestation", lambda *_, report=report, **__: report)
         ran = run("verify", good, "--offline")
         assert (ran.status, f"\n{verdict}\nnext: " in ran.out) == (status, True)
         assert "--collateral DIR" in ran.last
@@ -380,7 +380,7 @@ def test_help_has_examples_and_version_a_number(run: Any) -> None:
 
 def test_a_clock_that_is_years_behind_is_told(run: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     good = file("good.json", recorded("chat-whole").answer)
-    monkeypatch.setattr(countersign.cli, "_MADE", datetime(2999, 1, 1, tzinfo=timezone.utc))
+    monkeypatch.setattr(countersign_verify.cli, "_MADE", datetime(2999, 1, 1, tzinfo=timezone.utc))
     ran = run("verify", good, "--offline")
     assert (ran.status, ran.out) == (2, "")
     assert "this machine's clock says 20" in ran.err
@@ -388,7 +388,7 @@ def test_a_clock_that_is_years_behind_is_told(run: Any, file: Any, monkeypatch: 
     assert run("verify", good, *SIMULATED).status == 0
 
 
-SOURCE = str(Path(countersign.cli.__file__).parents[1])
+SOURCE = str(Path(countersign_verify.cli.__file__).parents[1])
 INHERITED = {**os.environ, "PYTHONPATH": SOURCE}
 
 
@@ -396,7 +396,7 @@ def test_an_error_of_the_program_itself_is_no_verdict(run: Any, file: Any, monke
     def failing(*_: Any, **__: Any) -> None:
         raise ValueError("SECRET")
 
-    monkeypatch.setattr(countersign.cli, "appraise_attestation", failing)
+    monkeypatch.setattr(countersign_verify.cli, "appraise_attestation", failing)
     ran = run("verify", file("good.json", recorded("chat-whole").answer), "--offline")
     assert (ran.status, ran.out) == (2, "")
     assert re.fullmatch(r"countersign: [^\n]* ValueError at test_cli.py:\d+; please report it\n", ran.err)
@@ -404,7 +404,7 @@ def test_an_error_of_the_program_itself_is_no_verdict(run: Any, file: Any, monke
 
 def started(*argv: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "countersign", *argv], env={**INHERITED, **env}, capture_output=True, check=False
+        [sys.executable, "-m", "countersign_verify", *argv], env={**INHERITED, **env}, capture_output=True, check=False
     )
 
 
@@ -412,7 +412,7 @@ def on_terminal(*argv: str, **env: str) -> bytes:
     """What the command writes to a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "countersign", *argv], env={**INHERITED, **env}, stdout=theirs
+        [sys.executable, "-m", "countersign_verify", *argv], env={**INHERITED, **env}, stdout=theirs
     ) as process:
         os.close(theirs)
         written = b""
@@ -435,7 +435,14 @@ def test_colours_are_for_terminals_alone_and_never_with_no_color(file: Any) -> N
 
 
 def test_a_reader_who_leaves_changes_no_exit_status(file: Any) -> None:
-    command = [sys.executable, "-m", "countersign", "verify", file("good.json", recorded("chat-whole").answer), *AT]
+    command = [
+        sys.executable,
+        "-m",
+        "countersign_verify",
+        "verify",
+        file("good.json", recorded("chat-whole").answer),
+        *AT,
+    ]
     with subprocess.Popen(command, env=INHERITED, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

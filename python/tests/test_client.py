@@ -18,9 +18,9 @@ import httpx
 import httpx2
 import pytest
 
-import countersign.answers
-import countersign.client
-from countersign import (
+import countersign_verify.answers
+import countersign_verify.client
+from countersign_verify import (
     Policy,
     Roots,
     UnprovenAnswerError,
@@ -355,7 +355,7 @@ def expected(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append(given)
         return _Proof(str(len(asked)))
 
-    monkeypatch.setattr(countersign.answers, "verify_attestation", accept)
+    monkeypatch.setattr(countersign_verify.answers, "verify_attestation", accept)
     return asked
 
 
@@ -542,7 +542,7 @@ def test_a_large_event_is_handed_on_as_a_small_one_is(
         in_thread.append(getattr(call, "__name__", ""))
         return call(*given)
 
-    monkeypatch.setattr(countersign.client, "_in_thread", counted)
+    monkeypatch.setattr(countersign_verify.client, "_in_thread", counted)
     large = b'data: {"choices":[{"delta":{"content":"' + b"a" * 100_000 + b'"}}]}\n\n'
     end = b'data: {"choices":[{"finish_reason":"stop"}],"attestation":{"raw":"' + b"b" * 100_000 + b'"}}\n\n'
     body = large + end + b"data: [DONE]\n\n"
@@ -659,7 +659,7 @@ def test_a_part_of_a_stream_is_no_whole_answer(kind: str, monkeypatch: pytest.Mo
         proof.exchange.stream = object()
         return proof
 
-    monkeypatch.setattr(countersign.answers, "verify_attestation", accept)
+    monkeypatch.setattr(countersign_verify.answers, "verify_attestation", accept)
     between = Network(b'{"choices":[],"attestation":{}}', "application/json")
     refused(ask(kind, between, "/v1/chat/completions", b"{}"), "response_mismatch")
 
@@ -974,7 +974,7 @@ def test_a_loop_is_not_held_while_an_answer_is_verified(monkeypatch: pytest.Monk
         time.sleep(1.5)
         return _Proof("a")
 
-    monkeypatch.setattr(countersign.answers, "verify_attestation", slow)
+    monkeypatch.setattr(countersign_verify.answers, "verify_attestation", slow)
     called: list[threading.Thread] = []
 
     async def run() -> float:

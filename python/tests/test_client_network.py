@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from countersign import verifying_async_client, verifying_client
+from countersign_verify import verifying_async_client, verifying_client
 from recorded import options, recorded
 
 ANSWER = recorded("chat-whole")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from countersign.checks import UNAVAILABLE
-from countersign.conformance import main
+from countersign_verify.checks import UNAVAILABLE
+from countersign_verify.conformance import main
 from recorded import VECTORS, case
 
 CASES = sorted((VECTORS / "cases").glob("*.json"))

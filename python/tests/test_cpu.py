@@ -13,11 +13,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from countersign.checks import CheckFailure, VerificationError
-from countersign.cpu.azure import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
-from countersign.cpu.event_log import check_event_log, read_event_log, replay, runtime_payload
-from countersign.cpu.launch import read_launch_images
-from countersign.cpu.options import (
+from countersign_verify.checks import CheckFailure, VerificationError
+from countersign_verify.cpu.azure import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
+from countersign_verify.cpu.event_log import check_event_log, read_event_log, replay, runtime_payload
+from countersign_verify.cpu.launch import read_launch_images
+from countersign_verify.cpu.options import (
     CpuCollateral,
     CpuExpected,
     CpuPolicy,
@@ -26,16 +26,23 @@ from countersign.cpu.options import (
     CpuWithout,
     VerifiedSession,
 )
-from countersign.cpu.reference import RTMR3_OPEN, Measured, NamedLaunch, check_launch, check_measurement, read_reference
-from countersign.cpu.roots import amd_roots, intel_roots
-from countersign.cpu.snp import LEAST_TCB, check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
-from countersign.cpu.statement import read_statement
-from countersign.cpu.tdx import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
-from countersign.cpu.tdx_collateral import collateral_end, find_collateral
-from countersign.cpu.tdx_quote import TdxQuote
-from countersign.cpu.verify import CpuReport, appraise_cpu, read_cpu_evidence, read_cpu_options, verify_cpu
-from countersign.strict_json import JsonTextError
-from countersign.x509 import parse_pem
+from countersign_verify.cpu.reference import (
+    RTMR3_OPEN,
+    Measured,
+    NamedLaunch,
+    check_launch,
+    check_measurement,
+    read_reference,
+)
+from countersign_verify.cpu.roots import amd_roots, intel_roots
+from countersign_verify.cpu.snp import LEAST_TCB, check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
+from countersign_verify.cpu.statement import read_statement
+from countersign_verify.cpu.tdx import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
+from countersign_verify.cpu.tdx_collateral import collateral_end, find_collateral
+from countersign_verify.cpu.tdx_quote import TdxQuote
+from countersign_verify.cpu.verify import CpuReport, appraise_cpu, read_cpu_evidence, read_cpu_options, verify_cpu
+from countersign_verify.strict_json import JsonTextError
+from countersign_verify.x509 import parse_pem
 from cpu_cases import CASES, OUTDATED, b64, case_of, file_of, member_of, options_of, verdict_of
 from genuine import genuine, needs_genuine
 
@@ -593,7 +600,7 @@ def test_a_statement_is_read_as_it_is_written() -> None:
         "[" * 100_000,
         written() + " ",
         written(more=1),
-        written(purpose="countersign.session.v2"),
+        written(purpose="countersign_verify.session.v2"),
         written(challenge="CD" * 32),
         written(challenge="cd" * 32 + "\n"),
         written(key=""),

@@ -20,18 +20,18 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from countersign.checks import CheckFailure, Skipped
-from countersign.nvidia import DeviceIdentity, device_of
-from countersign.ocsp import parse_ocsp_response
-from countersign.options import Context, DeviceClaims, VerifyOptions, read_options
-from countersign.reference_values import ReferenceValues, compare
-from countersign.revocation import verify_ocsp
-from countersign.rim import Manifest, Measurement, Rim, verify_rim
-from countersign.spdm import OpaqueData, Report
-from countersign.topology import VerifiedDevice, check_topology, left_open
-from countersign.x509 import Certificate, ChainError, parse_certificate, parse_pem, verify_chain
-from countersign.xml import Element, is_named, parse_xml
-from countersign.xml_signature import canonical_document, canonical_subset
+from countersign_verify.checks import CheckFailure, Skipped
+from countersign_verify.nvidia import DeviceIdentity, device_of
+from countersign_verify.ocsp import parse_ocsp_response
+from countersign_verify.options import Context, DeviceClaims, VerifyOptions, read_options
+from countersign_verify.reference_values import ReferenceValues, compare
+from countersign_verify.revocation import verify_ocsp
+from countersign_verify.rim import Manifest, Measurement, Rim, verify_rim
+from countersign_verify.spdm import OpaqueData, Report
+from countersign_verify.topology import VerifiedDevice, check_topology, left_open
+from countersign_verify.x509 import Certificate, ChainError, parse_certificate, parse_pem, verify_chain
+from countersign_verify.xml import Element, is_named, parse_xml
+from countersign_verify.xml_signature import canonical_document, canonical_subset
 
 PARTS = Path(__file__).resolve().parents[2] / "vectors" / "parts"
 AT = datetime(2025, 6, 1, 12, tzinfo=timezone.utc)

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
-from countersign.events import record_events
-from countersign.fold import FoldError, broken, fold_payloads
-from countersign.forms import choices_asked
+from countersign_verify.events import record_events
+from countersign_verify.fold import FoldError, broken, fold_payloads
+from countersign_verify.forms import choices_asked
 
 DEEP = 20_000
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from countersign import create_collateral
-from countersign.attestation import compare_token_with_reports
-from countersign.checks import CheckFailure, VerificationError
-from countersign.evidence import appraise_evidence, verify_evidence
-from countersign.nvidia import rim_roots
-from countersign.ocsp import parse_ocsp_response
-from countersign.options import Clocks, Expected, VerificationReport, Without
-from countersign.rim import verify_rim
-from countersign.spdm import parse_opaque, parse_report
-from countersign.tokens import parse_token
-from countersign.x509 import parse_pem
+from countersign_verify import create_collateral
+from countersign_verify.attestation import compare_token_with_reports
+from countersign_verify.checks import CheckFailure, VerificationError
+from countersign_verify.evidence import appraise_evidence, verify_evidence
+from countersign_verify.nvidia import rim_roots
+from countersign_verify.ocsp import parse_ocsp_response
+from countersign_verify.options import Clocks, Expected, VerificationReport, Without
+from countersign_verify.rim import verify_rim
+from countersign_verify.spdm import parse_opaque, parse_report
+from countersign_verify.tokens import parse_token
+from countersign_verify.x509 import parse_pem
 from genuine import FOLDER, genuine, needs_genuine
 
 pytestmark = needs_genuine
@@ -385,7 +385,7 @@ def test_nvidias_broken_reference_values_are_refused(file: str, code: str) -> No
 
 
 def test_a_folder_of_kept_files_is_collateral_like_any_other(tmp_path: Path) -> None:
-    from countersign.collateral_folder import Folders, Services, collateral_from
+    from countersign_verify.collateral_folder import Folders, Services, collateral_from
 
     for name in ("rim", "ocsp"):
         (tmp_path / name).mkdir()

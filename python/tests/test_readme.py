@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import countersign
+import countersign_verify
 from recorded import recorded
 
 README = Path(__file__).parents[1] / "README.md"
@@ -19,7 +19,7 @@ def test_the_lines_that_verify_run_and_say_what_failed(tmp_path: Path) -> None:
     assert len(program.group(1).splitlines()) == 8
     answer = tmp_path / "answer.json"
     answer.write_bytes(recorded("chat-whole").answer)
-    source = str(Path(countersign.__file__).parents[1])
+    source = str(Path(countersign_verify.__file__).parents[1])
     ran = subprocess.run(
         [sys.executable, "-c", program.group(1), answer], env={"PYTHONPATH": source}, capture_output=True, check=False
     )
@@ -28,6 +28,6 @@ def test_the_lines_that_verify_run_and_say_what_failed(tmp_path: Path) -> None:
 
 
 def test_every_name_that_is_imported_is_exported() -> None:
-    for line in re.findall(r"^from countersign import (.*)$", README.read_text(), re.M):
+    for line in re.findall(r"^from countersign_verify import (.*)$", README.read_text(), re.M):
         for name in line.split(", "):
-            assert hasattr(countersign, name)
+            assert hasattr(countersign_verify, name)

@@ -23,17 +23,17 @@ import httpx2
 import pytest
 from pyhpke import OpenError
 
-import countersign.sealed.sessions
-import countersign.sealed.transport
-from countersign import Check, Policy, UnprovenAnswerError
-from countersign.sealed import (
+import countersign_verify.sealed.sessions
+import countersign_verify.sealed.transport
+from countersign_verify import Check, Policy, UnprovenAnswerError
+from countersign_verify.sealed import (
     AsyncSealedTransport,
     SealedError,
     SealedTransport,
     sealed_async_client,
     sealed_client,
 )
-from countersign.sealed.binary_http import END, write_content
+from countersign_verify.sealed.binary_http import END, write_content
 from recorded import options, recorded
 from sealed_peer import Inner, PeerKey, ResponseSealer, UnknownKeyError, open_request, read_inner, response_head
 
@@ -140,7 +140,7 @@ def _made_up_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
         check = Check(name="cpu_binding", device=None, status="fail" if code else "pass", detail="", code=code)
         return SimpleNamespace(session=None if code else made, level=session["level"], checks=(check,))
 
-    module = countersign.sealed.sessions
+    module = countersign_verify.sealed.sessions
     monkeypatch.setattr(module, "appraise_session", appraise)
     monkeypatch.setattr(module, "read_statement", lambda text: SimpleNamespace(**json.loads(text)))
     # The recorded answers are signed in no session: they count as signed in the one that the gateway says.
@@ -333,8 +333,8 @@ def test_a_session_that_is_not_given_is_an_error(
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr(countersign.sealed.transport, "time", SimpleNamespace(sleep=waited.append))
-    monkeypatch.setattr(countersign.sealed.transport.anyio, "sleep", sleep)
+    monkeypatch.setattr(countersign_verify.sealed.transport, "time", SimpleNamespace(sleep=waited.append))
+    monkeypatch.setattr(countersign_verify.sealed.transport.anyio, "sleep", sleep)
     headers = {"retry-after": "7", "location": "http://other.test/"}
     seen: list[Any] = []
 
@@ -744,7 +744,7 @@ def test_an_answer_that_is_signed_in_another_session_is_refused(
     media = b"text/event-stream" if answer.stream else b"application/json"
     parts = [answer.answer[at : at + 700] for at in range(0, len(answer.answer), 700)]
     gateway = Gateway(script=lambda _: message(200, *parts, kind=media))
-    monkeypatch.setattr(countersign.sealed.sessions, "name_of", lambda _: "another session's key")
+    monkeypatch.setattr(countersign_verify.sealed.sessions, "name_of", lambda _: "another session's key")
     heard, proofs = proven(kind, name, gateway)
     assert proofs == []
     if answer.stream:
@@ -769,12 +769,12 @@ def test_without_pyhpke_the_error_says_what_to_install(tmp_path: Path) -> None:
 import importlib.util, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "pyhpke" else found(name, *rest)
-import countersign
+import countersign_verify
 try:
-    import countersign.sealed
+    import countersign_verify.sealed
 except ImportError as error:
     print(error)
 """
-    source = str(Path(countersign.__file__).parents[1])
+    source = str(Path(countersign_verify.__file__).parents[1])
     ran = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": source}, capture_output=True, check=True)
-    assert ran.stdout == b"countersign.sealed needs pyhpke: pip install 'countersign[sealed]'\n"
+    assert ran.stdout == b"countersign_verify.sealed needs pyhpke: pip install 'countersign-verify[sealed]'\n"

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyhpke import AEADId, OpenError
 
-from countersign.sealed.binary_http import (
+from countersign_verify.sealed.binary_http import (
     END,
     MAX_HEAD_BYTES,
     MAX_PADDING_BYTES,
@@ -21,9 +21,9 @@ from countersign.sealed.binary_http import (
     write_content,
     write_request_head,
 )
-from countersign.sealed.errors import SealedError
-from countersign.sealed.oblivious_http import RequestSealer, ResponseOpener, choose_key
-from countersign.sealed.parser import Parser
+from countersign_verify.sealed.errors import SealedError
+from countersign_verify.sealed.oblivious_http import RequestSealer, ResponseOpener, choose_key
+from countersign_verify.sealed.parser import Parser
 from sealed_peer import PeerKey, ResponseSealer, UnknownKeyError, open_request, read_inner, response_head
 
 SIZES = [1, 2, 7, 1000]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countersign import (
+from countersign_verify import (
     CHECKS,
     VerificationError,
     VerificationReport,

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from countersign import Expected, Limits, Policy, Roots, Without, create_collateral
-from countersign.options import OptionFields
+from countersign_verify import Expected, Limits, Policy, Roots, Without, create_collateral
+from countersign_verify.options import OptionFields
 
 FOLDER = Path(__file__).resolve().parents[2] / "vectors"
 

@@ -10,7 +10,7 @@ import { debianProgram } from '../support/debian.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const VENV = join(ROOT, '.cache/conformance-venv');
-const PYTHON_VERIFIER = join(ROOT, 'python/src/countersign/conformance.py');
+const PYTHON_VERIFIER = join(ROOT, 'python/src/countersign_verify/conformance.py');
 const page = readFileSync(join(ROOT, 'docs/conformance.md'), 'utf8');
 
 interface Result {

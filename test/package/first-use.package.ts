@@ -141,7 +141,7 @@ console.log(JSON.stringify(text));
   );
 });
 
-describe.skipIf(python === null)(`pip install countersign${noPypi}`, () => {
+describe.skipIf(python === null)(`pip install countersign-verify${noPypi}`, () => {
   const folder = mkdtempSync(join(tmpdir(), 'countersign-first-'));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
   const site = join(folder, 'site');
@@ -154,14 +154,14 @@ describe.skipIf(python === null)(`pip install countersign${noPypi}`, () => {
     const built = await pip('wheel', '--quiet', '--no-deps', '--wheel-dir', folder, here('../../python'));
     expect(built.code, built.output).toBe(0);
     const wheel = readdirSync(folder).find((name) => name.endsWith('.whl')) ?? '';
-    expect(wheel).toMatch(/^countersign-\d+\.\d+\.\d+-py3-none-any\.whl$/);
+    expect(wheel).toMatch(/^countersign_verify-\d+\.\d+\.\d+-py3-none-any\.whl$/);
     const put = await pip('install', '--quiet', '--no-deps', '--target', site, join(folder, wheel));
     expect(put.code, put.output).toBe(0);
     const needs = await run(
       'sh',
       [
         '-c',
-        'grep -h ^Requires-Dist site/countersign-*.dist-info/METADATA | grep -v "extra =" | sed "s/[<>=~!; ].*//2"',
+        'grep -h ^Requires-Dist site/countersign_verify-*.dist-info/METADATA | grep -v "extra =" | sed "s/[<>=~!; ].*//2"',
       ],
       folder,
     );
@@ -173,7 +173,7 @@ describe.skipIf(python === null)(`pip install countersign${noPypi}`, () => {
 
   const BEGIN = `
 import json, os, sys
-from countersign import verifying_client
+from countersign_verify import verifying_client
 http = verifying_client(simulated_root=open(os.environ["ROOT"]).read(), on_verified=lambda verified, *_: print("proven", verified.level))
 `;
   const END = `

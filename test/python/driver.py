@@ -1,5 +1,5 @@
 """
-Asks the package `countersign` for verdicts: a question a line, as questions.ts writes it, and an answer a line. An exception that the
+Asks the package `countersign_verify` for verdicts: a question a line, as questions.ts writes it, and an answer a line. An exception that the
 package does not document is part of the answer, by its name.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from countersign.attestation import appraise_attestation
-from countersign.collateral import create_collateral
-from countersign.cpu.options import (
+from countersign_verify.attestation import appraise_attestation
+from countersign_verify.collateral import create_collateral
+from countersign_verify.cpu.options import (
     CpuClaims,
     CpuCollateral,
     CpuExpected,
@@ -25,10 +25,10 @@ from countersign.cpu.options import (
     CpuWithout,
     VerifiedSession,
 )
-from countersign.cpu.verify import appraise_cpu
-from countersign.evidence import appraise_evidence
-from countersign.options import Clocks, Expected, Limits, Policy, Roots, Without
-from countersign.session import appraise_session
+from countersign_verify.cpu.verify import appraise_cpu
+from countersign_verify.evidence import appraise_evidence
+from countersign_verify.options import Clocks, Expected, Limits, Policy, Roots, Without
+from countersign_verify.session import appraise_session
 from serving import serve
 
 Given = Mapping[str, Any]

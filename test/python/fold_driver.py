@@ -1,5 +1,5 @@
 """
-Folds streams of the grammar in streams.py with the package `countersign`: a question a line, `{"seed", "from", "count"}`, and an answer a
+Folds streams of the grammar in streams.py with the package `countersign_verify`: a question a line, `{"seed", "from", "count"}`, and an answer a
 line, the streams and of each what it folds into.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from countersign.events import record_events
-from countersign.fold import FoldError, fold_payloads
-from countersign.forms import choices_asked, stream_form_of
+from countersign_verify.events import record_events
+from countersign_verify.fold import FoldError, fold_payloads
+from countersign_verify.forms import choices_asked, stream_form_of
 from serving import serve
 from streams import stream_of
 

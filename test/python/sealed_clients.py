@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import openai
 
-from countersign import Policy, UnprovenAnswerError
-from countersign.sealed import SealedError, sealed_async_client, sealed_client
+from countersign_verify import Policy, UnprovenAnswerError
+from countersign_verify.sealed import SealedError, sealed_async_client, sealed_client
 
 
 class Edge:

@@ -9,10 +9,10 @@ from typing import Any
 
 from pyhpke import AEADId
 
-from countersign.sealed.binary_http import END, ResponseParser, write_content, write_request_head
-from countersign.sealed.errors import SealedError
-from countersign.sealed.oblivious_http import RequestSealer, choose_key
-from countersign.sealed.parser import Parser
+from countersign_verify.sealed.binary_http import END, ResponseParser, write_content, write_request_head
+from countersign_verify.sealed.errors import SealedError
+from countersign_verify.sealed.oblivious_http import RequestSealer, choose_key
+from countersign_verify.sealed.parser import Parser
 from sealed_peer import Opened, PeerKey, open_request, read_inner, response_head
 
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import httpx
 
-from countersign import CpuOptions, CpuRoots, Policy, Roots, Without
-from countersign.sealed import SealedTransport
+from countersign_verify import CpuOptions, CpuRoots, Policy, Roots, Without
+from countersign_verify.sealed import SealedTransport
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import httpx2
 import langchain_openai
 import openai
 
-from countersign import UnprovenAnswerError, verifying_async_client, verifying_client
+from countersign_verify import UnprovenAnswerError, verifying_async_client, verifying_client
 
 WEATHER = {
     "name": "get_weather",

@@ -133,7 +133,7 @@ describe('a release', () => {
     const { status, said } = step('Build the Python package');
     expect({ status, passed: said.match(/PASSED/g)?.length }).toEqual({ status: 0, passed: 2 });
     const wheel = readdirSync(join(released(), 'files')).find((file) => file.endsWith('.whl')) ?? '';
-    expect(wheel).toBe(`countersign-${version}-py3-none-any.whl`);
+    expect(wheel).toBe(`countersign_verify-${version}-py3-none-any.whl`);
     const { stdout } = spawnSync('python3', ['-m', 'zipfile', '-l', join(released(), 'files', wheel)], {
       encoding: 'utf8',
     });
@@ -142,11 +142,13 @@ describe('a release', () => {
       .split('\n')
       .map((line) => line.split(/\s/, 1)[0] ?? '');
     for (const file of files)
-      expect(file).toMatch(/^countersign(-[\d.]+\.dist-info\/[\w./]+|\/([\w/]+\.py|py\.typed|[\w/]+\.pem))$/);
-    expect(files).toContain('countersign/py.typed');
-    for (const file of filesOf(`countersign-${version}.tar.gz`))
+      expect(file).toMatch(/^countersign_verify(-[\d.]+\.dist-info\/[\w./]+|\/([\w/]+\.py|py\.typed|[\w/]+\.pem))$/);
+    expect(files).toContain('countersign_verify/py.typed');
+    for (const file of filesOf(`countersign_verify-${version}.tar.gz`))
       expect(file).toMatch(
-        new RegExp(`^countersign-${version}/(src/|tests/|(README.md|LICENSE|pyproject.toml|PKG-INFO|.gitignore)$)`),
+        new RegExp(
+          `^countersign_verify-${version}/(src/|tests/|(README.md|LICENSE|pyproject.toml|PKG-INFO|.gitignore)$)`,
+        ),
       );
   });
 
@@ -157,8 +159,8 @@ describe('a release', () => {
     expect(files).toEqual(
       [
         'SHA256SUMS',
-        `countersign-${version}-py3-none-any.whl`,
-        `countersign-${version}.tar.gz`,
+        `countersign_verify-${version}-py3-none-any.whl`,
+        `countersign_verify-${version}.tar.gz`,
         `countersign-verify-${version}.tgz`,
         `source-${version}.tar.gz`,
       ].sort(),
@@ -216,7 +218,10 @@ describe('a release', () => {
       const where = { cwd: folder.path, env: { TAG }, programs: { python3 } };
       expect(runStep('pypi', 'Publish with attestations', where)).toMatchObject({ status: 0 });
       const { UV, PYPI_ATTESTATIONS } = workflow.jobs.pypi?.env ?? {};
-      const [wheel, source] = [`files/countersign-${version}-py3-none-any.whl`, `files/countersign-${version}.tar.gz`];
+      const [wheel, source] = [
+        `files/countersign_verify-${version}-py3-none-any.whl`,
+        `files/countersign_verify-${version}.tar.gz`,
+      ];
       expect(calls()).toEqual([
         'python3 -m venv tools',
         `pip install --disable-pip-version-check -q ${UV} ${PYPI_ATTESTATIONS}`,

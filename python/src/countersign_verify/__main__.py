@@ -1,4 +1,4 @@
-"""``python -m countersign``, and what the command ``countersign`` starts."""
+"""``python -m countersign_verify``, and what the command ``countersign`` starts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 Seals requests to a Countersign gateway in an attested machine, so that whoever stands between sees ciphertext.
 
 ```python
-from countersign.sealed import sealed_client
+from countersign_verify.sealed import sealed_client
 
 client = openai.OpenAI(base_url="https://example.com/v1", http_client=sealed_client(collateral=…, cpu=…))
 ```
@@ -11,7 +11,7 @@ client = openai.OpenAI(base_url="https://example.com/v1", http_client=sealed_cli
 from importlib.util import find_spec
 
 if find_spec("pyhpke") is None:
-    raise ImportError("countersign.sealed needs pyhpke: pip install 'countersign[sealed]'")
+    raise ImportError("countersign_verify.sealed needs pyhpke: pip install 'countersign-verify[sealed]'")
 
 from .client import sealed_async_client, sealed_client
 from .errors import SealedError

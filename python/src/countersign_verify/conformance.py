@@ -1,4 +1,4 @@
-"""The runner of one conformance case: ``python -m countersign.conformance CASE_FILE`` prints the verdict of a file of ``vectors/cases/``.
+"""The runner of one conformance case: ``python -m countersign_verify.conformance CASE_FILE`` prints the verdict of a file of ``vectors/cases/``.
 
 It prints one line and exits by it: ``valid LEVEL`` 0, ``invalid CODE`` 1, ``incomplete CODE`` 3; 2 is a file that is no case, 4 a
 case of something that this verifier does not know. The format is in ``vectors/README.md``. What the case expects is not read.
@@ -147,7 +147,7 @@ def main(argv: Sequence[str] | None = None, appraise: Callable[[Path], Verificat
     """:returns: the exit status."""
     given = sys.argv[1:] if argv is None else argv
     if len(given) != 1 or given[0] in ("-h", "--help"):
-        print("usage: python -m countersign.conformance CASE_FILE", file=sys.stderr)
+        print("usage: python -m countersign_verify.conformance CASE_FILE", file=sys.stderr)
         return 0 if list(given) in (["-h"], ["--help"]) else USAGE
     try:
         line, status = verdict_line(appraise(Path(given[0])))

@@ -2,7 +2,7 @@
 Verifies Countersign's attestations: that an NVIDIA GPU signed exactly what was asked and answered.
 
 ```python
-from countersign import Expected, create_collateral, verify_attestation
+from countersign_verify import Expected, create_collateral, verify_attestation
 
 verified = verify_attestation(response_text, collateral=create_collateral(online=True), expected=Expected(request=body))
 print(verified.level, verified.exchange.response)
