@@ -6,6 +6,7 @@ import { createCheck } from './check/check.ts';
 import { byId } from './dom.ts';
 import type { GatewayError, Service } from './gateway.ts';
 import { createLive, type Status } from './live.ts';
+import { OWN_VERIFIER } from './proof/keep.ts';
 import { isLink } from './proof/link.ts';
 
 const collateral = (checkbox: string) => byId<HTMLInputElement>(checkbox).checked;
@@ -45,6 +46,8 @@ function showStatus({ kind, text }: Status, service: Service | null): void {
   document.documentElement.classList.toggle('is-simulated', service.simulated_root !== null);
   byId('version').textContent = `Countersign ${service.version}`;
 }
+
+byId('own-verifier').textContent = `${OWN_VERIFIER} FILE`;
 
 function showView(): void {
   const check = location.hash === '#check' || isLink(location.hash);

@@ -1,6 +1,6 @@
 // `npm run make package`: compiles the npm package @countersign/verify into packages/verify/dist, and prints what a page loads of it.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -59,6 +59,19 @@ export async function weigh(contents = VERIFYING): Promise<Weight> {
   return weight;
 }
 
+/** The tarball, under a name without its version. */
+function pack(): void {
+  const build = `${ROOT}/build`;
+  mkdirSync(build, { recursive: true });
+  const { status, stdout } = spawnSync('npm', ['pack', '--silent', '--pack-destination', build], {
+    cwd: PACKAGE,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  if (status !== 0) process.exit(status ?? 1);
+  renameSync(`${build}/${stdout.trim()}`, `${build}/countersign-verify.tgz`);
+}
+
 async function main(): Promise<void> {
   rmSync(`${PACKAGE}/dist`, { recursive: true, force: true });
   const { status } = spawnSync(process.execPath, [TSC, '-p', PACKAGE], { stdio: 'inherit' });
@@ -67,6 +80,7 @@ async function main(): Promise<void> {
   copyFileSync(`${ROOT}/LICENSE`, `${PACKAGE}/LICENSE`);
   mkdirSync(`${PACKAGE}/man`, { recursive: true });
   writeFileSync(`${PACKAGE}/man/countersign.1`, manPage());
+  pack();
   const { first, later } = await weigh();
   console.log(
     `${PACKAGE.slice(dirname(dirname(PACKAGE)).length + 1)}: ${first} bytes gzipped to verify an attestation`,

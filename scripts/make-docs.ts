@@ -1,7 +1,9 @@
-// `npm run make docs`: writes the pages of docs/ that are made from code. A test fails while one of them is out of date.
+// `npm run make docs`: writes the pages of docs/ that are made from code, and the commands that install the verifier. A test fails while one of them is out of date.
 import { writeFileSync } from 'node:fs';
+import { PUBLISHED } from '../verify/common/version.ts';
 import { configuration } from './docs/configuration.ts';
 import { dashboard } from './docs/dashboard/grafana.ts';
+import { writeInstallCommands } from './docs/install-commands.ts';
 import { metricsPage } from './docs/metrics.ts';
 
 /** Page by page, under docs/. */
@@ -18,5 +20,6 @@ if (import.meta.main) {
     writeFileSync(new URL(`../docs/${name}`, import.meta.url), text);
     console.log(`docs/${name}`);
   }
+  writeInstallCommands(PUBLISHED);
   process.exit(0);
 }

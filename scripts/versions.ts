@@ -3,6 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { writeInstallCommands } from './docs/install-commands.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const VERSION = /^\d{1,5}\.\d{1,5}\.\d{1,5}(?:-[0-9A-Za-z.]{1,32})?$/;
@@ -48,6 +49,9 @@ function setAll(): void {
     );
   }
   nameUnreleased();
+  const file = 'verify/common/version.ts';
+  write(file, read(file).replace('PUBLISHED: boolean = false', 'PUBLISHED: boolean = true'));
+  writeInstallCommands(true);
 }
 
 /** Says of every place whether it has package.json's version, and whether that is `tag`. */

@@ -1,9 +1,14 @@
 // What to take along: the files, and the command that checks them without this page.
+
+import { PUBLISHED } from '../../verify/common/version.ts';
 import type { Attestation } from '../../verify/index.ts';
 import { copyButton } from '../copy.ts';
 import { el } from '../dom.ts';
 import { hasKey } from '../gateway.ts';
 import type { Subject } from './subject.ts';
+
+/** A visitor's own verifier, which is not this gateway's: in a copy of the repository until the package is published. */
+export const OWN_VERIFIER = PUBLISHED ? 'npx @countersign/verify' : 'npm run -s verify --';
 
 export function keepView(subject: Subject, attestation: Attestation | null, simulated: boolean): HTMLElement {
   const { kind, name, transcript, request, text } = subject;
@@ -29,7 +34,7 @@ export function keepView(subject: Subject, attestation: Attestation | null, simu
       'p',
       { class: 'meaning' },
       'To check it without this page: ',
-      el('code', {}, `npx @countersign/verify ${command}${file}${sent}${root}`),
+      el('code', {}, `${OWN_VERIFIER} ${command}${file}${sent}${root}`),
     ),
   );
 }

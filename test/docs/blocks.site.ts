@@ -1,21 +1,19 @@
-// The code of Quickstart, Clients and Verify, run from top to bottom as a reader would: from an empty folder, on Node 20, with the packages as they
-// are published, before the demo service. Beside it, what cannot be run here, by name.
+// The code of Quickstart, Clients and Verify, run from top to bottom as a stranger would: in a fresh copy of the repository, on Node 20, with empty
+// caches of npm and pip, and what the registries have today. Beside it, what cannot be run here, by name.
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { installPackage } from '../package/installed.ts';
 import { freePort } from '../support/harness.ts';
-import { makeVenv } from '../support/venv.ts';
+import { installPackages } from '../support/npm-packages.ts';
 import { type Block, blocks, ROOT, read } from './markdown.ts';
 
 const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md'];
 /** A block may be left out for these alone. */
 const REASONS = ['needs a real GPU', 'a fragment'];
-const REPOSITORY = 'https://github.com/countersign/countersign';
 const SERVICE = 'http://127.0.0.1:8080';
-const REQUIREMENTS = join(ROOT, 'test/python/clients-requirements.txt');
 const STEP_MS = 240_000;
 const STOP_MS = 10_000;
 
@@ -56,74 +54,53 @@ const steps = PAGES.flatMap((page) =>
   ),
 );
 
-const installed = installPackage();
-const python = makeVenv(REQUIREMENTS, 'verifying-clients-venv');
+const tools = installPackages(
+  fileURLToPath(new URL('../package/tools/package.json', import.meta.url)),
+  'package-tools',
+);
 const git = spawnSync('git', ['-C', ROOT, 'rev-parse', 'HEAD']).status === 0;
 const missing = !git
   ? ', SKIPPED: this is no git repository'
-  : installed === null || python === null
-    ? ', SKIPPED: npm or PyPI cannot be reached'
+  : tools === null
+    ? ', SKIPPED: npm cannot be reached'
     : '';
 
-const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: Record<string, string> };
+/** What a stranger's shell knows: where the registries are, and nothing of npm's, vitest's or this machine's user. */
+function strangersEnvironment(home: string, node: string, port: number): NodeJS.ProcessEnv {
+  const own = Object.entries(process.env).filter(
+    ([name]) =>
+      !/^(npm_|VITEST|NODE_|CANARY_|PYTHON|VIRTUAL_ENV|XDG_)/i.test(name) || /^npm_config_registry$/i.test(name),
+  );
+  const path = (process.env.PATH ?? '').split(delimiter).filter((part) => !part.includes('node_modules'));
+  return {
+    ...Object.fromEntries(own),
+    HOME: home,
+    // It says where npm's registry is.
+    NPM_CONFIG_USERCONFIG: join(homedir(), '.npmrc'),
+    PATH: [node, ...path].join(delimiter),
+    PORT: String(port),
+  };
+}
 
-/** An empty folder, a reader's shell in it, and what stands in for what is not published yet. */
-class Reader {
-  readonly folder = mkdtempSync(join(tmpdir(), 'countersign-reader-'));
-  readonly #where = join(this.folder, '.where');
+/** A fresh copy of the last commit, an empty home, and a stranger's shell in it. */
+class Stranger {
+  readonly folder = mkdtempSync(join(tmpdir(), 'countersign-stranger-'));
+  readonly #where = join(this.folder, 'where');
   readonly #env: NodeJS.ProcessEnv;
-  readonly #tarball: string;
-  readonly #wheel: string;
   readonly #url: string;
-  #cwd = this.folder;
+  #cwd = join(this.folder, 'copy');
   #service: ChildProcess | null = null;
 
-  constructor(port: number, tools: string, tarball: string, wheel: string) {
-    this.#tarball = tarball;
-    this.#wheel = wheel;
+  constructor(port: number, node: string) {
+    const home = join(this.folder, 'home');
+    mkdirSync(home);
+    execFileSync('git', ['clone', '--quiet', '--no-hardlinks', ROOT, this.#cwd]);
+    this.#env = strangersEnvironment(home, node, port);
     this.#url = `http://127.0.0.1:${port}`;
-    // What npm and vitest tell their children is not the reader's.
-    const own = Object.entries(process.env).filter(
-      ([name]) => !/^(npm_(?!config_registry)|VITEST|NODE_(OPTIONS|ENV|PATH)|CANARY_)/i.test(name),
-    );
-    this.#env = {
-      ...Object.fromEntries(own),
-      PATH: [
-        join(tools, 'node-20/bin'),
-        ...(process.env.PATH ?? '').split(delimiter).filter((part) => !part.includes('node_modules')),
-      ].join(delimiter),
-      PORT: String(port),
-      PIP_CONSTRAINT: REQUIREMENTS,
-      PIP_DISABLE_PIP_VERSION_CHECK: '1',
-      LANGSMITH_TRACING: 'false',
-      // The published repository is this one, at its last commit.
-      GIT_CONFIG_COUNT: '2',
-      GIT_CONFIG_KEY_0: `url.${ROOT}.insteadOf`,
-      GIT_CONFIG_VALUE_0: REPOSITORY,
-      GIT_CONFIG_KEY_1: 'safe.directory',
-      GIT_CONFIG_VALUE_1: '*',
-    };
   }
 
-  /** A free port, packages of this working tree, and clients of the versions that all tests use, in place of those that a reader gets. */
-  #here(text: string): string {
-    return text
-      .replaceAll(SERVICE, this.#url)
-      .replaceAll('npx @countersign/verify', `npx --yes --package=${this.#tarball} countersign`)
-      .replace(/^npm install .+$/gm, (line) =>
-        line
-          .split(' ')
-          .map((word) =>
-            word === '@countersign/verify'
-              ? this.#tarball
-              : word in devDependencies
-                ? `${word}@${devDependencies[word]}`
-                : word,
-          )
-          .join(' '),
-      )
-      .replace(/^(\S+pip install .*)\bcountersign\b/gm, `$1${this.#wheel}`);
-  }
+  /** Another port, because 8080 may be taken here. */
+  readonly #here = (text: string): string => text.replaceAll(SERVICE, this.#url);
 
   async run({ command, expected, files }: Step): Promise<{ code: number | string | null; output: string }> {
     for (const [name, text] of Object.entries(files)) writeFileSync(join(this.#cwd, name), this.#here(text));
@@ -179,20 +156,13 @@ function absent(output: string, expected: readonly string[]): string[] {
 }
 
 describe.skipIf(missing !== '')(`the code of the pages${missing}`, () => {
-  let reader: Reader;
+  let reader: Stranger;
   let broken: string | null = null;
 
   beforeAll(async () => {
-    if (installed === null || python === null) return;
-    const wheels = mkdtempSync(join(tmpdir(), 'countersign-wheel-'));
-    execFileSync(python, ['-m', 'pip', 'wheel', '--quiet', '--no-deps', '--wheel-dir', wheels, join(ROOT, 'python')]);
-    const wheel = join(wheels, readdirSync(wheels).find((name) => name.endsWith('.whl')) ?? '');
-    reader = new Reader(await freePort(), installed.tools, installed.tarball, wheel);
+    reader = new Stranger(await freePort(), join(tools ?? '', 'node_modules/node-20/bin'));
   });
-  afterAll(async () => {
-    await reader?.close();
-    installed?.remove();
-  });
+  afterAll(() => reader?.close());
 
   it.each(steps.map((step) => [step.title, step] as const))('%s', async (title, step) => {
     expect(broken, 'an earlier step that failed').toBe(null);

@@ -1,8 +1,10 @@
 // The documentation stays short, and the README's first steps are those of the Quickstart.
 import { describe, expect, it } from 'vitest';
+import { pagesWithCommands } from '../../scripts/docs/install-commands.ts';
+import { PUBLISHED } from '../../verify/common/version.ts';
 import { blocks, pages, read } from './markdown.ts';
 
-const MAX_WORDS = 16_800;
+const MAX_WORDS = 17_800;
 
 /** Whatever has a letter or a digit, code and tables included. */
 const words = (text: string): number => text.split(/\s+/).filter((token) => /[\p{L}\p{N}]/u.test(token)).length;
@@ -32,7 +34,22 @@ describe('the README', () => {
   it('begins as the Quickstart does, command by command', () => {
     const own = blocks(readme.slice(0, readme.indexOf('## What it proves'))).map(({ text }) => text);
     const quickstart = blocks(read('docs/quickstart.md')).map(({ text }) => text);
-    expect(own).toHaveLength(3);
+    expect(own).toHaveLength(5);
     for (const block of own) expect(quickstart).toContain(block);
+  });
+});
+
+describe('what installs the verifier', () => {
+  it.each(Object.entries(pagesWithCommands()))('%s has the commands that apply now', (page, { text, missing }) => {
+    expect(missing).toEqual([]);
+    expect(read(page)).toBe(text);
+  });
+
+  it('follows a release, and comes back', () => {
+    const released = pagesWithCommands(!PUBLISHED);
+    for (const [page, { text, missing }] of Object.entries(released)) {
+      expect(missing).toEqual([]);
+      expect(text).not.toBe(read(page));
+    }
   });
 });

@@ -333,14 +333,15 @@ describe('cpu_mode', () => {
     const turin = 'c1'.repeat(8) + '00'.repeat(56);
     expect(await refuse({ amd: all.Turin, options: chips(turin) })).toEqual([]);
   });
-  test('a chip that a VLEK signs for is refused where it masks its id', async () => {
+  test('a VLEK, which is no chip’s, is on no list of chips', async () => {
     const leaf = { kind: 'VLEK' } as const;
     const chips = (...ids: readonly string[]) => ({ policy: { chips: ids } });
     expect(await refuse({ leaf, options: chips(CHIP_ID.toString('hex'), '00'.repeat(64)) })).toEqual(
       of('cpu_policy_refused'),
     );
     const report = { edit: (bytes: Buffer) => void CHIP_ID.copy(bytes, 0x1a0) };
-    expect(await refuse({ leaf, report, options: chips(CHIP_ID.toString('hex')) })).toEqual([]);
+    expect(await refuse({ leaf, report, options: chips(CHIP_ID.toString('hex')) })).toEqual(of('cpu_policy_refused'));
+    expect(await refuse({ leaf, report })).toEqual([]);
   });
   test('VMPL 0 to 3 are the guest', async () => {
     for (const vmpl of [0, 1, 2, 3]) expect(await refuse({ report: put(0x30, vmpl) })).toEqual([]);
