@@ -111,7 +111,9 @@ function run(command: string, args: readonly string[], signal: AbortSignal): Pro
   const stdout = process.stdout.isTTY ? 'inherit' : 'ignore';
   // A group of its own: it may be a script that starts the program.
   const child = spawn(command, args, { stdio: ['ignore', stdout, 'pipe'], detached: true });
-  signal.addEventListener('abort', () => child.pid !== undefined && process.kill(-child.pid), { once: true });
+  const end = () => child.pid !== undefined && process.kill(-child.pid);
+  signal.addEventListener('abort', end);
+  child.once('exit', () => signal.removeEventListener('abort', end));
   let errors = '';
   child.stderr?.on('data', (data) => {
     errors += data;

@@ -108,9 +108,9 @@ function createLlama(model: LibraryModel, context: Context, fingerprint: string)
     const decoder = createDecoder(model);
     const said: number[] = [];
     const sequence = await acquire();
+    const tokens = sequence.evaluate(prompt, optionsOf(sampling, index, said));
     try {
       signal.throwIfAborted();
-      const tokens = sequence.evaluate(prompt, optionsOf(sampling, index, said));
       let ended = false;
       while (said.length < max_tokens && stopper.stop === null) {
         const { value: token, done } = await tokens.next();
@@ -127,6 +127,7 @@ function createLlama(model: LibraryModel, context: Context, fingerprint: string)
       const finish_reason = ended || stop !== null ? 'stop' : 'length';
       yield { type: 'ending', index, ending: { finish_reason, stop, completion_tokens: said.length } };
     } finally {
+      await tokens.return();
       release(sequence);
     }
   }
@@ -164,16 +165,17 @@ function createLlama(model: LibraryModel, context: Context, fingerprint: string)
 function optionsOf(sampling: Sampling, index: number, said: readonly number[]): object {
   const { temperature, top_p, frequency_penalty, presence_penalty, seed } = sampling;
   const punished = frequency_penalty !== 0 || presence_penalty !== 0;
+  const repeatPenalty = {
+    penalty: 1,
+    frequencyPenalty: frequency_penalty,
+    presencePenalty: presence_penalty,
+    punishTokens: () => [...said],
+  };
   return {
     temperature,
     topP: top_p,
     seed: (seed + index) >>> 0,
-    repeatPenalty: punished && {
-      penalty: 1,
-      frequencyPenalty: frequency_penalty,
-      presencePenalty: presence_penalty,
-      punishTokens: () => [...said],
-    },
+    ...(punished ? { repeatPenalty } : {}),
   };
 }
 

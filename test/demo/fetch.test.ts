@@ -80,5 +80,8 @@ it('ends what it runs when it is told to', async () => {
   expect(await fetching).toContain('npm cannot fetch node-llama-cpp');
   program('npm', '');
   program('python3', PYTHON);
-  expect((await fetched()).file).toContain('.gguf');
+  const later = new AbortController();
+  expect((await fetched(later.signal)).file).toContain('.gguf');
+  // There is nothing left to end.
+  later.abort();
 }, 10_000);

@@ -54,7 +54,15 @@ it('answers in chats, messages and texts, whole and streamed, without a broken c
   expect(streamed).not.toContain('\ufffd');
   const message = { max_tokens: 99, messages: [{ role: 'user', content: 'Hi' }] };
   expect(await (await post('/v1/messages', message)).json()).toMatchObject({ content: [{ text: ANSWER }] });
-  const text = await post('/v1/completions', { prompt: [[79, 102, 32], [79, 102]], max_tokens: 99, n: 2, echo: true });
+  const text = await post('/v1/completions', {
+    prompt: [
+      [79, 102, 32],
+      [79, 102],
+    ],
+    max_tokens: 99,
+    n: 2,
+    echo: true,
+  });
   const { choices } = (await text.json()) as { choices: { text: string }[] };
   expect(choices.map((choice) => choice.text)).toEqual([`Of ${ANSWER}`, `Of ${ANSWER}`, `Of${ANSWER}`, `Of${ANSWER}`]);
 });
