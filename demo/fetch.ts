@@ -75,10 +75,7 @@ async function fetchLibrary(folder: string, build: string, signal: AbortSignal):
   const { name, version } = LIBRARY;
   const packages = [`${name}@${version}`, `@${name}/${build}@${version}`];
   const options = ['--no-audit', '--no-fund', '--no-package-lock', '--omit=optional', '--ignore-scripts'];
-  const npm = process.env.npm_execpath;
-  const [command, first] = npm === undefined ? ['npm', []] : [process.execPath, [npm]];
   const args = [
-    ...first,
     'install',
     '--prefix',
     folder,
@@ -87,7 +84,7 @@ async function fetchLibrary(folder: string, build: string, signal: AbortSignal):
     ...options,
     ...packages,
   ];
-  const trouble = await run(command, args, signal);
+  const trouble = await run('npm', args, signal);
   if (trouble !== null) throw new StartError(`--model: npm cannot fetch ${name}: ${trouble}; ${WITHOUT}`);
 }
 

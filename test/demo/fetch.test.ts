@@ -15,7 +15,6 @@ beforeEach(() => {
   lines = [];
   mkdirSync(join(folder.path, 'bin'));
   vi.stubEnv('PATH', `${join(folder.path, 'bin')}:/usr/bin:/bin`);
-  vi.stubEnv('npm_execpath', undefined);
 });
 afterEach(() => {
   vi.unstubAllEnvs();
