@@ -109,7 +109,7 @@ class Stranger {
     for (const [name, text] of Object.entries(files)) writeFileSync(join(this.#cwd, name), this.#here(text));
     const lasting = /^npm start$/m.test(command);
     // One shell to its end, of which folder and variables stay.
-    const script = `set -e\n. ${this.#variables}\ntrap 'pwd > ${this.#where}; declare -p repo > ${this.#variables} 2> /dev/null' EXIT\n${this.#here(command)}`;
+    const script = `set -e\n. ${this.#variables}\ntrap 'pwd > ${this.#where}; declare -p repo > ${this.#variables} 2> /dev/null || :' EXIT\n${this.#here(command)}`;
     const child = spawn('bash', ['-c', script], {
       cwd: this.#cwd,
       env: this.#env,
