@@ -234,8 +234,11 @@ function mustBeFree(host: string, port: number): Promise<void> {
 }
 
 function adviceFor(code: string | undefined, port: number): string {
-  if (code === 'EADDRINUSE')
-    return `another program listens there; PORT=${port < 65_535 ? port + 1 : 8081} npm start takes another port`;
+  if (code === 'EADDRINUSE') {
+    const next = port < 65_535 ? port + 1 : 8081;
+    // Another service of this folder has the sidecar's usual socket.
+    return `another program listens there; beside it: PORT=${next} SIDECAR_SOCKET=run/sidecar-${next}.sock npm start`;
+  }
   return code === 'EACCES' ? 'this port is not allowed to you; PORT names another' : 'HOST and PORT name another';
 }
 
