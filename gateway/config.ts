@@ -158,7 +158,7 @@ const own = z.object({
   OCSP_URL: httpUrl.optional().describe('The verify endpoint’s service for revocation, in place of NVIDIA’s'),
   METRICS_PORT: wholeNumber(0, 65_535)
     .optional()
-    .describe('A port for `/metrics` alone; without it the main port serves them, unless there are API keys'),
+    .describe('A port for `/metrics` only; without it the main port serves them, unless there are API keys'),
   METRICS_HOST: z
     .string()
     .min(1)

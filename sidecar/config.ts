@@ -60,7 +60,7 @@ export const schema = z.object({
   SIGNERS: z
     .enum(['all', 'any'])
     .default('all')
-    .describe('`any`: one free GPU signs each nonce, not all; with `native` or `nras` alone'),
+    .describe('`any`: one free GPU signs each nonce, not all; only with `native` or `nras`'),
   ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('Requests that may wait for the GPU'),
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('The longest time from a request to its answer'),
   DRAIN_MS: integer(5_000, 0, 600_000).describe('How long running attestations may take after SIGTERM'),

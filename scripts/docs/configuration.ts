@@ -19,7 +19,7 @@ Each process reads its settings from the environment when it starts. A wrong one
 An empty one counts as unset. Names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.
 What a client gets past a limit: [limits](operate.md#limits).
 
-\`MAX_…_PER_KEY\`: 0 is no limit; the key's own setting comes first. Where no default stands, it is half of all, without API keys no limit.
+\`MAX_…_PER_KEY\`: 0 is no limit; the key's own setting comes first. One without a default is half of the service's limit; without API keys it is no limit.
 
 ## Gateway
 
@@ -47,6 +47,6 @@ With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. Ctrl-C g
 
 ## Demo engine
 
-The launcher sets \`HOST\` and \`PORT\` itself. Started alone, \`node demo/engine/main.ts\` reads ${namesAndDefaults(engine)}.
+The launcher sets \`HOST\` and \`PORT\` itself. Started by itself, \`node demo/engine/main.ts\` reads ${namesAndDefaults(engine)}.
 `;
 }
