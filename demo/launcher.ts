@@ -63,7 +63,7 @@ async function start(config: DemoConfig): Promise<void> {
     const script = ['demo/engine/main.ts', ...(fetched === null ? [] : [fetched.library, fetched.file])];
     run('demo engine', script, { ...env, HOST: '127.0.0.1', PORT: String(port) });
   }
-  // The backend's key is the gateway's alone.
+  // Only the gateway has the backend's key.
   const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
   run('sidecar', ['sidecar/main.ts'], sidecarEnv, SIDECAR_FLAGS);
   run('gateway', ['gateway/main.ts'], env, GATEWAY_FLAGS);
@@ -104,7 +104,7 @@ function run(name: Name, script: readonly string[], env: NodeJS.ProcessEnv, flag
   const child = spawn(process.execPath, [...flags, ...script], {
     env,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    // A terminal's Ctrl-C is for us alone: who ends when, we say.
+    // Only the launcher gets a terminal's Ctrl-C, and it ends the others in order.
     detached: true,
   });
   child.once('exit', (code, signal) => {

@@ -230,7 +230,7 @@ function workerEnvironment(env: NodeJS.ProcessEnv, settings: ServiceSettings): P
   };
 }
 
-/** Adds the path that NVIDIA's code expects; our setting may name the host alone. */
+/** Adds the path that NVIDIA's code expects; our setting may name only the host. */
 function withPath(url: string, path: string): string {
   const base = url.replace(/\/+$/, '');
   return base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;
