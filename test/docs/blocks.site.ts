@@ -10,7 +10,7 @@ import { freePort } from '../support/harness.ts';
 import { installPackages } from '../support/npm-packages.ts';
 import { type Block, blocks, ROOT, read } from './markdown.ts';
 
-const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md'];
+const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md', 'docs/sealed.md'];
 /** A block may be left out for these alone. */
 const REASONS = ['needs a real GPU', 'a fragment'];
 const SERVICE = 'http://127.0.0.1:8080';
