@@ -27,21 +27,24 @@ import { strangerIn } from './stranger.ts';
 
 const { env, stdout } = process;
 const coloured = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+/** No clock is right that is before this version. */
+const MADE = '2026-11-23';
 
 try {
   process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
-  console.error(`countersign: ${troubleIn(error).split('\n').map(plain).join('\n')}`);
+  console.error(troubleIn(error).map(plain).join('\n'));
   process.exitCode = 2;
 }
 
-/** What is printed of an error: an unforeseen one is no verdict, and only its place is told. */
-function troubleIn(error: unknown): string {
+/** The lines about an error: an unforeseen one is no verdict, and only its place is told. */
+function troubleIn(error: unknown): string[] {
   const next = error instanceof UsageError && error.next !== null ? `next: ${error.next}` : 'see --help';
-  if (error instanceof UsageError || error instanceof UnsupportedSystemError) return `${error.message}\n${next}`;
+  if (error instanceof UsageError || error instanceof UnsupportedSystemError)
+    return [`countersign: ${error.message}`, next];
   const { name, stack = '' } = error as Error;
   const [, place = 'an unknown place'] = /([^/\\\s]+:\d+):\d+\)?$/m.exec(stack) ?? [];
-  return `an error of this program, and no verdict: ${name} at ${place}; please report it`;
+  return [`countersign: an error of this program, and no verdict: ${name} at ${place}; please report it`];
 }
 
 async function run(argv: readonly string[]): Promise<number> {
@@ -70,9 +73,6 @@ async function run(argv: readonly string[]): Promise<number> {
   );
   return statusOf(report);
 }
-
-/** No clock is right that is before this version. */
-const MADE = '2026-11-23';
 
 /** @throws {UsageError} */
 function refuseOldClock(at: Date | null): void {
