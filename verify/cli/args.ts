@@ -192,7 +192,7 @@ function fileIn([file, ...more]: readonly string[], { name, operands }: Command)
     return '';
   }
   if (file === undefined) throw new UsageError(`${name}: a FILE is needed`);
-  if (more.length > 0) throw new UsageError(`one FILE at a time, not ${more.length + 1}`);
+  if (more.length > 0) throw new UsageError('one FILE at a time');
   return file;
 }
 

@@ -80,7 +80,9 @@ function signersIn({ devices, cpu, token, simulated }: Claims): string {
   const models = [...new Set(devices.map(({ model }) => model))].join(', ');
   const signers = [
     ...(devices.length === 0 ? [] : [devices.length === 1 ? models : `${devices.length} devices (${models})`]),
-    ...(devices.length === 0 && token !== null ? [`no device; a token says it is from '${token.issuer}'`] : []),
+    ...(devices.length === 0 && token !== null
+      ? [`no device is shown; a token says it is from '${token.issuer}'`]
+      : []),
     ...(cpu === null ? [] : [`processor ${processor(cpu)}`]),
   ];
   return `${signers.join('; ')}${simulated ? ' (SIMULATED: no GPU made this)' : ''}`;
@@ -133,7 +135,8 @@ function written(lines: readonly string[], coloured: boolean): string {
   return (coloured ? text.map(styled) : text).join('\n');
 }
 
-function styled(line: string): string {
+/** @param line of a report */
+export function styled(line: string): string {
   const [words, style] = STYLES.find(([pattern]) => pattern.test(line)) ?? [];
   if (words === undefined || style === undefined) return line;
   return line.replace(words, (found) => styleText(style, found, { validateStream: false }));

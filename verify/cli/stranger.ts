@@ -15,12 +15,14 @@ const MAX_SCANNED = 4 * 1024 * 1024;
 const WEB_PAGE = /^\s*<(!doctype|html|head|body|\?xml)\b/i;
 /** A code of the service may be printed; other words of its could be anything. */
 const CODE = /^[\w.-]{1,64}$/;
+/** What a reader says of a text that is not JSON. */
+const UNREADABLE: readonly FailureCode[] = ['not_json', 'cpu_malformed', 'evidence_malformed'];
 /** The members of answers, by which an answer is known whose service made no proof. */
 const OF_ANSWERS = ['choices', 'content', 'output', 'data'];
 
 /** @param code of the check that failed first. @returns null for a file that is one of ours, or of no known kind */
 export function strangerIn(input: string | Uint8Array, code: FailureCode | undefined): Stranger | null {
-  if (code === 'not_json') return typeof input === 'string' ? unreadable(input) : null;
+  if (code !== undefined && UNREADABLE.includes(code)) return typeof input === 'string' ? unreadable(input) : null;
   if (code !== 'not_an_attestation') return null;
   if (typeof input === 'string') return answerOf(parsed(input));
   const text = new TextDecoder().decode(input);

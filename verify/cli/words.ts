@@ -51,7 +51,7 @@ export const SENTENCES: Readonly<Record<FailureCode, string>> = {
   debug_enabled: 'the GPU or the guest can be debugged',
   topology_mismatch: 'the devices are not those of one machine in one mode',
   too_old: 'the attestation is older than you accept',
-  policy_refused: 'the attestation proves less than you demand',
+  policy_refused: 'the attestation is not what you demand',
   device_not_accepted: 'the device is not one that you accept',
   cpu_missing: 'you demand the evidence of a processor, and there is none',
   cpu_malformed: "the processor's evidence does not have the right form",
