@@ -75,7 +75,7 @@ export const schema = z.object({
     .enum(CPU_EVIDENCE)
     .default('off')
     .describe(
-      'Whether the processor signs too; `auto`: answers go out without it where it fails; `required`: nothing is attested then',
+      'Whether the processor signs too; `auto`: where it fails, answers go without it; `required`: nothing is attested then',
     ),
   SIMULATED_CPU: z.enum(['SEV_SNP', 'TDX']).default('SEV_SNP').describe('`simulated`: the processor that signs'),
   SIMULATED_CPU_MS: integer(0, 0, 600_000).describe('`simulated`: how long the processor’s report takes'),
@@ -111,7 +111,7 @@ export const schema = z.object({
   NRAS_URL: httpUrl.optional().describe('`nras`: a service other than NVIDIA’s'),
   NRAS_SERVICE_KEY_FILE: z.string().min(1).optional().describe('`nras`: a file with the service key'),
   UV_THREADPOOL_SIZE: integer(4, 1, 1024).describe(
-    'Node’s threads; `native` and `nras` make at most one driver call fewer at once',
+    'Node’s threads; driver calls of `native` and `nras` leave one free',
   ),
   NVATTEST: z.string().min(1).default('nvattest').describe('`nvattest`: NVIDIA’s C++ CLI, by name or absolute path'),
   RIM_URL: httpUrl.optional().describe('A service for reference values, in place of NVIDIA’s'),
