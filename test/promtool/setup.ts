@@ -9,7 +9,7 @@ const folder = fileURLToPath(new URL(`../../.cache/promtool/${VERSION}`, import.
 export const PROMTOOL = join(folder, 'promtool');
 export const PROMETHEUS = join(folder, 'prometheus');
 
-export default function setup(): void {
+export default function buildPrometheus(): void {
   if (existsSync(PROMTOOL) && existsSync(PROMETHEUS)) return;
   const env = { ...process.env, GOFLAGS: '', GOWORK: 'off' };
   const go = (args: string[], cwd = process.cwd()) => execFileSync('go', args, { encoding: 'utf8', cwd, env });
