@@ -27,7 +27,7 @@ const PAGES = globSync('{*.md,{docs,examples,packages,python,deploy}/**/*.{md,py
 });
 
 /** The names behind `npm install`, `npx` and `pip install`; folders, files and options are none. */
-export function namesIn(text: string): { readonly registry: Registry; readonly name: string }[] {
+function namesIn(text: string): { readonly registry: Registry; readonly name: string }[] {
   return [...text.matchAll(/\b(npm install|npm i|npx|pip install) ([^\n`|#&;)]+)/g)].flatMap(
     ([, command, rest = '']) => {
       const registry = command === 'pip install' ? 'pypi' : 'npm';
