@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { CACHE, type GenuineVector, genuineVectors } from '../test/support/vectors.ts';
+import { CACHE, type GenuineVector, genuineVectors, NAMED_FOLDER } from '../test/support/vectors.ts';
 
 const TIMEOUT_MS = 30_000;
 const MAX_BYTES = 4 * 2 ** 20;
@@ -85,7 +85,7 @@ function write(path: string, bytes: Uint8Array): void {
 
 if (import.meta.main) {
   const vectors = genuineVectors();
-  const { byHand, failures } = await bringAll(vectors, process.env.GENUINE_VECTORS || null, CACHE);
+  const { byHand, failures } = await bringAll(vectors, NAMED_FOLDER, CACHE);
   for (const line of failures) console.error(line);
   const there = vectors.filter((one) => isThere(one, CACHE)).length;
   console.log(`${there} of ${vectors.length} files are in .cache/genuine, their hashes checked`);

@@ -2,6 +2,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { SUITES } from '../../vitest.config.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -41,5 +42,10 @@ describe('the suites', () => {
     const table = readFileSync(`${ROOT}CONTRIBUTING.md`, 'utf8');
     const rows = [...table.matchAll(/^\| `npm run test:with ([a-z]+)` \|/gm)].map(([, name]) => name);
     expect(rows.sort()).toEqual(named.sort());
+  });
+
+  it('run every night, each on its own', () => {
+    const { jobs } = parse(readFileSync(`${ROOT}.github/workflows/nightly.yml`, 'utf8'));
+    expect(jobs.suite.strategy.matrix.suite.toSorted()).toEqual(Object.keys(SUITES).sort());
   });
 });

@@ -4,6 +4,7 @@ import { cpSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+// renovate: datasource=go depName=github.com/prometheus/prometheus
 const VERSION = 'v0.311.0';
 const folder = fileURLToPath(new URL(`../../.cache/promtool/${VERSION}`, import.meta.url));
 export const PROMTOOL = join(folder, 'promtool');

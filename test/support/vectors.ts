@@ -23,12 +23,13 @@ export const HOW_TO_BRING = '`npm run make genuine` brings them';
 export const genuineVectors = (): GenuineVector[] =>
   JSON.parse(readFileSync(new URL('genuine.json', import.meta.url), 'utf8'));
 
+/** The folder that a variable names; null: none. */
+export const NAMED_FOLDER = process.env.GENUINE_VECTORS || null;
 const shared = fileURLToPath(new URL('../../../shared/vectors', import.meta.url));
 const whole = (folder: string) => genuineVectors().every(({ path }) => existsSync(join(folder, path)));
-const named = process.env.GENUINE_VECTORS;
 
 /** Null where no folder has all of them. */
-const folder = (named ? [named] : [CACHE, shared]).find(whole) ?? null;
+const folder = (NAMED_FOLDER === null ? [CACHE, shared] : [NAMED_FOLDER]).find(whole) ?? null;
 
 /** False where they are not there: tests that need them are skipped, by name. */
 export const vectorsPresent: boolean = folder !== null;
