@@ -44,6 +44,24 @@ export function pythonPackages(
     .sort((a, b) => a.name.localeCompare(b.name));
 }
 
+/** Development dependencies whose code is in the page that the gateway serves; each notice is in the bundle. */
+const PAGE = ['hpke', 'marked'];
+
+export function pagePackages(lockfile = read('package-lock.json')): Package[] {
+  const { packages } = JSON.parse(lockfile) as { packages: Record<string, Locked> };
+  return PAGE.map((name) => {
+    const { version = '', license } = packages[`node_modules/${name}`] ?? {};
+    return { name, version, licence: license ?? null };
+  });
+}
+
+/** What the Dockerfile installs from Debian where the sidecar's files are put together. */
+export function debianPackages(dockerfile = read('Dockerfile')): string[] {
+  const stage = dockerfile.slice(dockerfile.indexOf(' AS sidecar-sources'));
+  const [, words = ''] = /apt-get install -y --no-install-recommends ([a-z0-9. -]+)/.exec(stage) ?? [];
+  return words.trim().split(' ');
+}
+
 export function document(): string {
   const table = (packages: readonly Package[]) =>
     [
@@ -54,15 +72,27 @@ export function document(): string {
   return `# Licences
 
 Countersign is under Apache-2.0. Its images carry these packages too, beside what their base (Debian, Node) holds, whose
-licences lie in \`/usr/share/doc\` and \`/usr/local/LICENSE\` there. \`npm run make licences\` writes this page.
+licences lie in \`/usr/share/doc\` and \`/usr/local/LICENSE\` there. \`npm run make licences\` writes this page. A release's
+SBOM lists every package of each image, Debian's included.
 
 ## Gateway and sidecar (npm)
 
 ${table(npmPackages())}
 
+## The page, in its bundle (npm)
+
+${table(pagePackages())}
+
 ## Sidecar, for NVIDIA's SDK (PyPI)
 
 ${table(pythonPackages())}
+
+## Sidecar, from Debian
+
+${debianPackages()
+  .map((name) => `\`${name}\``)
+  .join(', ')} and what they need: see \`/usr/share/doc/PACKAGE/copyright\`. With a package in \`deploy/nvattest\`,
+NVIDIA's \`nvattest\` too, which each operator fetches under its own licence.
 `;
 }
 

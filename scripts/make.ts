@@ -17,6 +17,8 @@ const MAKERS: Readonly<Record<string, string>> = {
   package: 'build-package.ts',
   /** THIRD-PARTY.md. */
   licences: 'licences.ts',
+  /** .cache/genuine: the genuine evidence that tests read, checked by its hashes. */
+  genuine: 'genuine.ts',
   /** The version, wherever it stands; `--check [VERSION]` compares. */
   versions: 'versions.ts',
 };

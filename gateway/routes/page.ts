@@ -1,7 +1,8 @@
 // GET / and its assets: the page, under a content security policy that lets it load from and connect to this gateway only.
-import { readdirSync, readFileSync } from 'node:fs';
-import { basename, extname, join } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Plugin } from 'esbuild';
 import type { BackendProbe } from '../backend/probe.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { documentSecurity, type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
@@ -147,7 +148,8 @@ export async function bundlePage(): Promise<PageFile[]> {
     target: 'es2022',
     loader: { '.svg': 'copy' },
     minify: true,
-    legalComments: 'none',
+    plugins: [NOTICES],
+    legalComments: 'eof',
     write: false,
     logLevel: 'silent',
   });
@@ -157,6 +159,27 @@ export async function bundlePage(): Promise<PageFile[]> {
     document('badge.html', 'page/badge/badge.html', assets),
     ...assets,
   ];
+}
+
+/** Puts the licence of each package beside its code, as that licence asks. */
+const NOTICES: Plugin = {
+  name: 'notices',
+  setup({ onLoad }) {
+    onLoad({ filter: /node_modules.*\.m?js$/ }, ({ path }) => ({
+      contents: `/*! ${noticeOf(path)} */\n${readFileSync(path, 'utf8')}`,
+      loader: 'js',
+    }));
+  },
+};
+
+/** Name, version and licence of the package that a file belongs to. */
+function noticeOf(path: string): string {
+  let folder = dirname(path);
+  while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder);
+  const { name, version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const licence = readdirSync(folder).find((file) => /^licen[cs]e/i.test(file));
+  const text = licence === undefined ? '' : readFileSync(join(folder, licence), 'utf8').replaceAll('*/', '* /').trim();
+  return `${name} ${version}\n${text}\n`;
 }
 
 /** Returns a document in which names of sources, such as `./main.ts`, are replaced by the paths of their assets. */

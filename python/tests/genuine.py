@@ -1,14 +1,28 @@
-"""The genuine evidence that tests read in place: `../shared/vectors` beside the checkout, or the folder in COUNTERSIGN_GENUINE."""
+"""The genuine evidence that tests read in place: the folder in GENUINE_VECTORS, else .cache/genuine, else ../shared/vectors."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-_BESIDE = Path(__file__).resolve().parents[3] / "shared" / "vectors"
-FOLDER = Path(os.environ.get("COUNTERSIGN_GENUINE") or _BESIDE)
-PRESENT = FOLDER.is_dir()
-MISSING = f"SKIPPED: tests over genuine evidence: {FOLDER} is not there"
+_ROOT = Path(__file__).resolve().parents[2]
+_LIST = _ROOT / "test" / "support" / "genuine.json"
+_CACHE = _ROOT / ".cache" / "genuine"
+
+
+def _folder() -> Path | None:
+    """None where no folder has all that genuine.json names."""
+    named = os.environ.get("GENUINE_VECTORS")
+    folders = [Path(named)] if named else [_CACHE, _ROOT.parent / "shared" / "vectors"]
+    paths = [one["path"] for one in json.loads(_LIST.read_text(encoding="utf-8"))]
+    return next((folder for folder in folders if all((folder / path).is_file() for path in paths)), None)
+
+
+_FOUND = _folder()
+FOLDER = _FOUND or _CACHE
+PRESENT = _FOUND is not None
+MISSING = "SKIPPED: tests over genuine evidence: `npm run make genuine` brings it"
 needs_genuine = pytest.mark.skipif(not PRESENT, reason=MISSING)
 
 

@@ -1,4 +1,4 @@
-// Which Pythons install.sh takes for NVIDIA's SDK. What it installs is tested with the SDK itself: npm run test:with nvtrust.
+// Which Pythons install.sh takes for NVIDIA's SDK. What it installs is tested with the SDK itself: npm run test:with nvidia.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

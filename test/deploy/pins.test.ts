@@ -94,6 +94,50 @@ describe('what the images are made of', () => {
   });
 });
 
+interface Manager {
+  readonly managerFilePatterns: readonly string[];
+  readonly matchStrings: readonly string[];
+  readonly depNameTemplate?: string;
+}
+
+describe('renovate.json', () => {
+  const config = JSON.parse(read('renovate.json')) as { enabledManagers: string[]; customManagers: Manager[] };
+  const matching = (patterns: readonly string[]) =>
+    files.filter((path) => patterns.some((pattern) => new RegExp(pattern.slice(1, -1)).test(path)));
+  const found = config.customManagers.map(({ managerFilePatterns, matchStrings, depNameTemplate }) =>
+    matching(managerFilePatterns).flatMap((path) =>
+      matchStrings.flatMap((pattern) =>
+        [...read(path).matchAll(new RegExp(pattern, 'g'))].map(({ groups }) => groups?.depName ?? depNameTemplate),
+      ),
+    ),
+  );
+
+  it('watches what npm, PyPI, Cargo and the workflows name', () => {
+    expect(config.enabledManagers).toEqual(
+      expect.arrayContaining(['npm', 'github-actions', 'pip_requirements', 'pep621', 'cargo']),
+    );
+    expect(files).toEqual(expect.arrayContaining(['python/pyproject.toml', 'test/interop/ohttp/Cargo.toml']));
+  });
+
+  it('finds the pins that stand elsewhere, with each of its patterns', () => {
+    expect(found.filter((names) => names.length === 0)).toEqual([]);
+    for (const name of [
+      'github.com/prometheus/prometheus',
+      'github.com/rhysd/actionlint',
+      'github.com/docker/compose/v2',
+      'github.com/yannh/kubeconform',
+      'github.com/sigstore/cosign/v3',
+      'helm.sh/helm/v4',
+      'kubernetes/kubernetes',
+      'sigs.k8s.io/gateway-api-inference-extension',
+      'pypi-attestations',
+      'uv',
+      'npm',
+    ])
+      expect(found.flat()).toContain(name);
+  });
+});
+
 describe('the Node of the images', () => {
   it('is the one that the tests run on', () => {
     const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: Record<string, string> };

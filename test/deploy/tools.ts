@@ -12,6 +12,7 @@ const run = promisify(execFile);
 const CACHE = fileURLToPath(new URL('../../.cache/deploy', import.meta.url));
 const BUILD_TIMEOUT_MS = 900_000;
 
+// renovate: datasource=github-tags depName=kubernetes/kubernetes extractVersion=^v(?<version>.*)$
 export const KUBERNETES = '1.35.4';
 const MODULES = {
   kustomize: 'sigs.k8s.io/kustomize/kustomize/v5@v5.8.2',

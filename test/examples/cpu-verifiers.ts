@@ -3,13 +3,13 @@ import { fileURLToPath } from 'node:url';
 import { appraiseCpu, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
 import type { Check } from '../../verify/index.ts';
 import { usePython } from '../support/line-process.ts';
-import { vectorsPresent } from '../support/vectors.ts';
+import { vectorPath, vectorsPresent } from '../support/vectors.ts';
 import { python } from './python.ts';
 
 const DRIVER = fileURLToPath(new URL('cpu_verify.py', import.meta.url));
 /** Files that hold the pinned roots. */
 const ROOTS = ['ask_ark_milan', 'ask_ark_genoa', 'ask_ark_turin_vcek', 'intel_sgx_root'].map((name) =>
-  fileURLToPath(new URL(`../../../shared/vectors/cpu/roots/${name}.pem`, import.meta.url)),
+  vectorPath(`cpu/roots/${name}.pem`),
 );
 
 /** A check as both say it. */

@@ -52,7 +52,7 @@ async function orSkipped<T>(what: string, fetch: () => Promise<T>): Promise<T | 
     return await fetch();
   } catch (error) {
     if (!(error instanceof MissingPart)) throw error;
-    console.error(`SKIPPED, ${what} (npm run test:with fleet): this machine does not have ${error.message}`);
+    console.error(`SKIPPED, ${what} (npm run test:with built): this machine does not have ${error.message}`);
     return null;
   }
 }

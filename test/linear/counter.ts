@@ -3,7 +3,7 @@
 //
 // What it does not see: the comparison of two long texts by `===`, and the index `text[i]` on a text that was just put
 // together. Of a regular expression it counts the text once: whether one backtracks, recheck decides
-// (test/fuzz/regular-expressions.test.ts).
+// (test/fuzz/regular-expressions.long.ts).
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import { countSources, counts, files } from './instrument.ts';
 import { reachOf } from './reach.ts';

@@ -1,4 +1,4 @@
-// The genuine evidence in ../shared/vectors/nvidia, each with the documents and clocks under which its verdict is known.
+// NVIDIA's genuine evidence, each with the documents and clocks under which its verdict is known.
 import type { Clocks, FailureCode } from '../../verify/index.ts';
 import { vector } from '../support/vectors.ts';
 

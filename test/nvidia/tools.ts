@@ -6,6 +6,6 @@ import type { Tools } from './verifier.ts';
 
 /** @throws {MissingPart} */
 export function nvidiaTools(): Tools {
-  if (!vectorsPresent) throw new MissingPart('the genuine evidence in ../shared/vectors');
+  if (!vectorsPresent) throw new MissingPart('the genuine evidence (npm run make genuine)');
   return { python: nvidiaPython(), faketime: debianProgram('faketime', 'faketime') };
 }

@@ -202,7 +202,7 @@ describe.skipIf(missing !== '')(`no proof${missing}`, () => {
   });
 });
 
-const genuine = vectorsPresent ? '' : ', SKIPPED without ../shared/vectors';
+const genuine = vectorsPresent ? '' : ', SKIPPED without the genuine evidence';
 describe.skipIf(missing + genuine !== '')(`genuine evidence of an H100${missing}${genuine}`, () => {
   const services = createServer((request, response) => {
     const id = /^\/v1\/rim\/(.+)$/.exec(request.url ?? '')?.[1];

@@ -7,7 +7,9 @@ import { ask, CHAT, chat } from '../support/client.ts';
 import { eventually, type Folder, freePort, temporaryFolder } from '../support/harness.ts';
 import { type RunningProcess, startCommand, startProcess } from '../support/process.ts';
 import { typeErrors } from './grafana-types.ts';
-import { PROMETHEUS } from './setup.ts';
+import buildPrometheus, { PROMETHEUS } from './setup.ts';
+
+beforeAll(buildPrometheus);
 
 interface Panel {
   readonly title: string;

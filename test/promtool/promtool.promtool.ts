@@ -1,10 +1,12 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { answer, chatAnswer, chatStream } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';
 import { useService } from '../support/service.ts';
-import { PROMTOOL } from './setup.ts';
+import buildPrometheus, { PROMTOOL } from './setup.ts';
+
+beforeAll(buildPrometheus);
 
 const service = useService();
 

@@ -4,12 +4,13 @@ import { cpSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+// renovate: datasource=go depName=github.com/prometheus/prometheus
 const VERSION = 'v0.311.0';
 const folder = fileURLToPath(new URL(`../../.cache/promtool/${VERSION}`, import.meta.url));
 export const PROMTOOL = join(folder, 'promtool');
 export const PROMETHEUS = join(folder, 'prometheus');
 
-export default function setup(): void {
+export default function buildPrometheus(): void {
   if (existsSync(PROMTOOL) && existsSync(PROMETHEUS)) return;
   const env = { ...process.env, GOFLAGS: '', GOWORK: 'off' };
   const go = (args: string[], cwd = process.cwd()) => execFileSync('go', args, { encoding: 'utf8', cwd, env });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { inputOf, type Vector, type VectorOptions } from '../../scripts/vectors/vector.ts';
 import type { CpuReference } from '../../verify/cpu/cpu-options.ts';
+import { vectorPath } from '../support/vectors.ts';
 import { bytesOf, type Case, caseOf, cases, lastDigest, memberOf, optionsOf } from '../verify/cpu/cases.ts';
 import { CLOCKS, evidenceOf, h100, h100Rims, ocspResponses, text } from '../verify/gpu/genuine.ts';
 import type { Input, Options, Question } from './package.ts';
@@ -61,7 +62,7 @@ export function gpus(): Question[] {
   const rims = Object.fromEntries(h100Rims());
   const full: Options = { at: '2025-09-01T00:00:00Z', clocks, collateral: { rims, ocsp } };
   const [driver = ''] = Object.keys(rims);
-  const broken = readdirSync(new URL('../../../shared/vectors/nvidia/rim-broken/', import.meta.url));
+  const broken = readdirSync(vectorPath('nvidia/rim-broken'));
   const older = evidenceOf('HOPPER', 'h100-545.00', 'report.hex');
   const with545 = (vbios: string): Options => ({
     at: '2025-09-01T00:00:00Z',

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { debianProgram } from '../support/debian.ts';
 
+// renovate: datasource=go depName=github.com/rhysd/actionlint
 const VERSION = 'v1.7.12';
 const CACHE = fileURLToPath(new URL('../../.cache/release', import.meta.url));
 const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url));

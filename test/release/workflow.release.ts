@@ -1,7 +1,7 @@
 // A release without its uploads: every step of the workflow that needs no network and no right of ours runs here as it stands in the file.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../support/harness.ts';
 import { type Copy, copyOfRepository, ROOT } from './copy.ts';
@@ -24,6 +24,11 @@ describe('the workflow', () => {
     };
     const text = readFileSync(FILE, 'utf8');
     expect(lint(text)).toEqual({ status: 0, stdout: '' });
+    for (const other of ['ci', 'nightly'])
+      expect([other, lint(readFileSync(join(dirname(FILE), `${other}.yml`), 'utf8'))]).toEqual([
+        other,
+        { status: 0, stdout: '' },
+      ]);
     expect(lint(text.replace('needs: test', 'needs: tests')).status).toBe(1);
     expect(lint(text.replace('"v$(jq', 'v$(jq')).stdout).toContain('shellcheck');
   });

@@ -12,7 +12,7 @@ export function serverProgram(): string | null {
     return which('valkey-server') ?? which('redis-server') ?? debianProgram('redis-server', 'redis-server');
   } catch (error) {
     if (!(error instanceof MissingPart)) throw error;
-    console.error(`SKIPPED, all of npm run test:with store: this machine does not have ${error.message}`);
+    console.error(`SKIPPED, all of npm run test:with servers: this machine does not have ${error.message}`);
     return null;
   }
 }

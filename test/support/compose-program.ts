@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MissingPart, which } from './debian.ts';
 
+// renovate: datasource=go depName=github.com/docker/compose/v2
 const VERSION = 'v2.40.3';
 const MODULE = 'github.com/docker/compose/v2';
 const FOLDER = fileURLToPath(new URL(`../../.cache/compose/${VERSION}/`, import.meta.url));

@@ -1,4 +1,4 @@
-"""The Python half of endpoints.test.ts: says "ready", then reads one question a line, lets a client ask it, prints what it found where, as JSON."""
+"""The Python half of endpoints.python.ts: says "ready", then reads one question a line, lets a client ask it, prints what it found where, as JSON."""
 
 import asyncio
 import json

@@ -146,11 +146,11 @@ describe('the keys of a gateway', () => {
   });
 
   it('change under load, and nothing fails but for one retry', async () => {
-    await start(304);
+    await start(302);
     const { url } = service.gateway;
     const clients = Array.from({ length: 4 }, () => client(url));
     const documents = new Set<string>();
-    const end = performance.now() + 9_000;
+    const end = performance.now() + 5_000;
     await Promise.all([
       ...clients.map(async (one) => {
         while (performance.now() < end) await one.ask();

@@ -1,11 +1,10 @@
 // `countersign verify … --ear` and `countersign export`: what is printed, and with which exit status.
-import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { APPRAISAL_CLAIMS, type Ear } from '../../../verify/forms/ear.ts';
 import { exportCmw, exportCvm1 } from '../../../verify/forms/export.ts';
+import { commandLine } from '../../support/cli.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { caseOf, memberOf } from '../cpu/cases.ts';
@@ -13,7 +12,6 @@ import { wellFormed } from '../forms/ear-reports.ts';
 import { AT, simulatedRoot, streamed, transcript } from '../maker.ts';
 import { answerIn, makeSession, processorRoots, statementDigest } from '../session-maker.ts';
 
-const CLI = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
 
 let folder: Folder;
@@ -23,10 +21,7 @@ const file = (name: string, content: string | Uint8Array) => {
   return path;
 };
 
-function run(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [CLI, ...args], { encoding: 'utf8' });
-  return { status, stdout, stderr };
-}
+const run = commandLine();
 
 const earOf = (stdout: string): Ear => wellFormed(JSON.parse(stdout));
 

@@ -5,17 +5,17 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { foldPayloads } from '../../../proto/stream/fold.ts';
 import { unsigned } from '../../../scripts/vectors/tokens.ts';
 import { COMMANDS } from '../../../verify/cli/table.ts';
 import { VERSION } from '../../../verify/common/version.ts';
 import { answer, chatAnswer, chatStream } from '../../support/backend.ts';
+import { commandLine } from '../../support/cli.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { namedStream, responseEvents } from '../../support/named-streams.ts';
 import { startProcess } from '../../support/process.ts';
 import { useService } from '../../support/service.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';
-import { AT, attest, attestInBatch, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from '../maker.ts';
+import { AT, attest, attestInBatch, simulatedRoot } from '../maker.ts';
 
 const CLI = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));
 
@@ -28,7 +28,10 @@ const file = (name: string, content: string | Buffer) => {
   return path;
 };
 
-function run(...args: string[]) {
+const run = commandLine();
+
+/** As a process. */
+function countersign(...args: string[]) {
   const { status, stdout, stderr } = spawnSync(process.execPath, [CLI, ...args], {
     encoding: 'utf8',
     cwd: service.folder.path,
@@ -53,7 +56,7 @@ describe('countersign verify', () => {
       [file('attestation.json', JSON.stringify(whole.json().attestation))],
       [file('stream.txt', stream.text)],
     ]) {
-      const { status, stdout } = run('verify', ...args, '--allow-simulated', root, '--offline', '--verbose');
+      const { status, stdout } = countersign('verify', ...args, '--allow-simulated', root, '--offline', '--verbose');
       expect([status, stdout]).toEqual([0, expect.stringMatching(/VALID \(level: none\)\n$/)]);
       expect(stdout).toContain('SIMULATED');
       expect(stdout).toContain('not proven');
@@ -83,7 +86,7 @@ describe('countersign verify', () => {
     service.backend.script = chatStream(['Hel', 'lo']);
     const stream = await chat(service.url, { ...CHAT, tee: true, stream: true });
     const changed = file('changed.txt', stream.text.replace('"Hel"', '"Hol"'));
-    expect(run('verify', changed, '--allow-simulated', root)).toMatchObject({
+    expect(countersign('verify', changed, '--allow-simulated', root)).toMatchObject({
       status: 1,
       stdout: expect.stringContaining('INVALID: stream_mismatch'),
     });
@@ -120,18 +123,6 @@ describe('countersign verify', () => {
       stderr: expect.stringContaining('larger than 256 MiB'),
     });
   });
-
-  it('takes a transcript as large as a gateway of default limits attests', async () => {
-    const MI = 2 ** 20;
-    const request = EXCHANGE.request.replace('Hi ', '\\"'.repeat(7.5 * MI));
-    const [first = '', second = '', last = ''] = PAYLOADS;
-    const payloads = [first, ...Array.from({ length: 12 }, () => second.replace('lo. ', '\\n'.repeat(MI))), last];
-    const parts = { ...(await streamed(payloads)), request, response: foldPayloads(payloads) };
-    const saved = file('large.txt', Buffer.from(transcript(await attest(parts), payloads)));
-    const given = ['--allow-simulated', file('test-root.pem', simulatedRoot), '--at', AT.toISOString(), '--offline'];
-    const { status, stdout } = run('verify', saved, ...given);
-    expect([status, stdout]).toEqual([0, expect.stringContaining('the 14 events of the stream, byte for byte')]);
-  }, 60_000);
 
   it('says of how many answers a batched one is one, and refuses more than it is told to accept', async () => {
     const saved = file('batched.json', JSON.stringify(await attestInBatch(17, 5)));
@@ -270,7 +261,7 @@ describe('countersign verify', () => {
       for (const option of options) expect(help.stdout).toMatch(new RegExp(`^  --${option.name}( |$)`, 'm'));
       for (const example of examples) expect(help.stdout).toContain(example);
     }
-    expect(run('--version')).toMatchObject({ status: 0, stdout: `${VERSION}\n` });
+    expect(countersign('--version')).toMatchObject({ status: 0, stdout: `${VERSION}\n` });
   });
 
   it.skipIf(!vectorsPresent)('checks bare evidence, one device or several, and wants every one right', () => {

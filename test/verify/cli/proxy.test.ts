@@ -23,7 +23,6 @@ import {
 import { messageBody, named, responseBody, responseEvents } from '../../support/named-streams.ts';
 import { type RunningProcess, startProcess } from '../../support/process.ts';
 import { expectRefused } from '../../support/refusals.ts';
-import { makeVenv } from '../../support/venv.ts';
 
 let folder: Folder;
 let service: Service;
@@ -140,23 +139,6 @@ describe('clients of the proxy', () => {
     const { stdout } = await promisify(execFile)('curl', [...args, ...json]);
     expect(stdout).toMatch(/"Hel".*"lo\.".*"attestation".*data: \[DONE\]\n\n$/s);
   });
-
-  const python = makeVenv();
-  it.skipIf(python === null)(
-    `openai of Python has its answers${python === null ? ', SKIPPED: PyPI cannot be reached' : ''}`,
-    async () => {
-      const program = `
-from openai import OpenAI
-client = OpenAI()
-ask = dict(model="m", messages=[{"role": "user", "content": "Hi"}])
-print(client.chat.completions.create(**ask).choices[0].message.content)
-`;
-      const env = { PATH: process.env.PATH, OPENAI_BASE_URL: proxy.baseURL, OPENAI_API_KEY: proxy.apiKey };
-      const { stdout } = await promisify(execFile)(python ?? '', ['-c', program], { env });
-      expect(stdout).toBe('Hello.\n');
-    },
-    60_000,
-  );
 
   it('have what the backend has written at once, and their leaving ends its request', async () => {
     const gate = Promise.withResolvers<void>();

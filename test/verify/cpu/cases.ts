@@ -1,4 +1,4 @@
-// The genuine evidence of ../shared/vectors/cpu, each case as the member `cpu` that would carry it.
+// The genuine evidence of processors, each case as the member `cpu` that would carry it.
 import type { CpuPolicy, CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';
 

@@ -1,14 +1,13 @@
 // `countersign cpu FILE`, over genuine evidence.
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { commandLine } from '../../support/cli.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { vectorsPresent } from '../../support/vectors.ts';
 import { caseOf, memberOf } from './cases.ts';
 
-const CLI = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));
+const run = commandLine();
 let folder: Folder;
 beforeAll(() => {
   folder = temporaryFolder();
@@ -18,10 +17,7 @@ afterAll(() => folder.remove());
 function verifyCase(id: string, ...args: string[]) {
   const path = join(folder.path, `${id}.json`);
   writeFileSync(path, JSON.stringify(memberOf(caseOf(id))));
-  const { status, stdout, stderr } = spawnSync(process.execPath, [CLI, 'cpu', path, ...args], {
-    encoding: 'utf8',
-  });
-  return { status, stdout, stderr };
+  return run('cpu', path, ...args);
 }
 
 const AT = ['--at', '2026-11-22T00:00:00Z'];

@@ -1,7 +1,7 @@
 // NVIDIA's genuine evidence as the verifier takes it, read in place.
 import { readdirSync } from 'node:fs';
 import type { Clocks } from '../../../verify/index.ts';
-import { vector } from '../../support/vectors.ts';
+import { vector, vectorPath } from '../../support/vectors.ts';
 
 export interface NvidiaEvidence {
   arch: string;
@@ -45,8 +45,9 @@ export const h100Rims = (): Map<string, string> =>
   new Map(Object.values(RIM_FILES).map((file) => [file.slice(H100.length + 1, -'.xml'.length), text(file)]));
 
 export function ocspResponses(): Uint8Array<ArrayBuffer>[] {
-  const folder = new URL(`../../../../shared/vectors/${NVIDIA}/${H100}/ocsp/`, import.meta.url);
-  return readdirSync(folder).map((file) => new Uint8Array(Buffer.from(text(`${H100}/ocsp/${file}`), 'base64')));
+  return readdirSync(vectorPath(`${NVIDIA}/${H100}/ocsp`)).map(
+    (file) => new Uint8Array(Buffer.from(text(`${H100}/ocsp/${file}`), 'base64')),
+  );
 }
 
 /** The genuine H100's endorsements were never valid at one instant. */
