@@ -26,6 +26,12 @@ const composer = createComposer(
   () => void live.refresh(),
 );
 
+byId('new-chat').addEventListener('click', () => {
+  conversation.clear();
+  composer.reset();
+  scrollTo(0, 0);
+});
+
 const sealing = createSealing(() => live.settings(collateral('collateral')));
 
 function onRefused({ status }: GatewayError): void {

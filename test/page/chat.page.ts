@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { chatStream, event } from '../support/backend.ts';
 import { startProcess } from '../support/process.ts';
-import { checks, missing, openStage, type Stage, say, verdict } from './stage.ts';
+import { checks, missing, openStage, type Stage, say, unfold, verdict } from './stage.ts';
 
 const EVERY = [
   ...['form', 'raw_hash', 'raw_members', 'expected_exchange', 'token_shape', 'token_nonce', 'token_result'],
@@ -38,7 +38,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await close();
   });
 
-  test('keeps the conversation, and folds the proof before', async () => {
+  test('keeps the conversation, each proof in one line, until a new chat begins', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'One');
     await say(page, 'Two');
@@ -48,12 +48,12 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
       'assistant: Lanterns drift home.',
       'user: Two',
     ]);
-    expect(await page.locator('.card').evaluateAll((all) => all.map((one) => one.hasAttribute('open')))).toEqual([
-      false,
-      true,
-    ]);
+    await unfold(page);
+    await say(page, 'Three');
+    expect(await page.locator('.card[open]').count()).toBe(0);
     const folded = await page.locator('.proof').first().boundingBox();
     expect(folded?.height).toBeLessThan(48);
+    expect(await page.locator('.verdict-title').allTextContents()).toEqual(Array(3).fill('Demo proof'));
     await close();
   });
 
@@ -73,6 +73,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     const { page, close } = await stage.visit();
     expect(await page.locator('#simulated').isVisible()).toBe(true);
     await say(page, 'Hello');
+    await unfold(page);
     expect(await page.textContent('.card')).toMatch(/Demo: intact, but no real GPU.*nothing about hardware/s);
     expect(await page.textContent('[data-claim="Who signed"]')).toContain('A simulator in software, not a GPU');
     expect(await page.locator('.ladder [aria-current=step]').textContent()).toContain('Simulated');
@@ -94,6 +95,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     const { page, complaints, close } = await stage.visit();
     await say(page, 'Hello');
     const before = await checks(page, 'pass');
+    await unfold(page);
     await page.click('.more > summary');
     await page.click('.tamper > summary');
     await page.check(`.tamper label:has-text("${part}") input`);
@@ -103,7 +105,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     for (const name of failing) expect(failed).toContain(name);
     expect(await page.textContent('.verdict-title')).toBe('Not valid');
     expect(await page.textContent('.tamper .said')).toMatch(/^Byte \d+ of .+ changed from .+ to .+\. “.+” noticed\.$/);
-    await page.click('.tamper button.quiet');
+    await page.click('.tamper button:text-is("Undo")');
     await verdict(page, 'simulated');
     expect(await checks(page, 'pass')).toEqual(before);
     expect(complaints).toEqual([]);
@@ -113,6 +115,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   test('any byte can be chosen, and it is shown before it is changed', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'Hello');
+    await unfold(page);
     await page.click('.more > summary');
     await page.click('.tamper > summary');
     await page.fill('.tamper input[type=number]', '2');
@@ -127,6 +130,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   test('shows request and response as they were hashed, with the number that comes out', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'Hello');
+    await unfold(page);
     await page.click('.more > summary');
     await page.click('.exchange > summary');
     const request = '{"model":"scripted","messages":[{"role":"user","content":"Hello"}],"stream":true,"tee":true}';
@@ -145,6 +149,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   test('what is downloaded is what the command line finds valid', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'Keep this');
+    await unfold(page);
     await page.click('.more > summary');
     const folder = stage.service.folder.path;
     const save = async (label: string) => {
@@ -221,7 +226,9 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await page.keyboard.type('By keyboard');
     await page.keyboard.press('Enter');
     await page.locator('.proof[data-complete]').waitFor();
-    await tabTo(page, '.card > .actions button:not(.small)', 'Shift+Tab');
+    await tabTo(page, '.card > .verdict', 'Shift+Tab');
+    await page.keyboard.press('Enter');
+    await tabTo(page, '.card > .actions button');
     await page.keyboard.press('Enter');
     expect(await page.evaluate('document.activeElement.className')).toBe('source');
     await page.keyboard.press('ArrowRight');
@@ -232,7 +239,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     );
     await page.keyboard.press('Enter');
     await verdict(page, 'simulated');
-    await tabTo(page, '.actions button.quiet');
+    await tabTo(page, '.actions button:nth-of-type(3)');
     await page.keyboard.press('Enter');
     expect(await page.textContent('.asked')).toBe('By keyboard');
     await tabTo(page, '.more > summary');
@@ -245,7 +252,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await page.keyboard.press('Enter');
     await verdict(page, 'invalid');
     expect(await page.textContent('.tamper .said')).toContain('of the nonce changed');
-    await tabTo(page, '.tamper button.quiet');
+    await tabTo(page, '.tamper button:nth-of-type(2)');
     await page.keyboard.press('Space');
     await verdict(page, 'simulated');
     expect(await page.textContent('#status')).toContain('Demo: intact');

@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { OWN_VERIFIER } from '../../page/proof/keep.ts';
 import { answer, chatStream, DONE, delta, finish, role, stream } from '../support/backend.ts';
 import { startSidecar, temporaryFolder } from '../support/harness.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';
@@ -95,7 +96,7 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await say(page, 'Hello');
     await verdict(page, 'unchecked');
     expect(await page.textContent('.card')).toContain('The verifier could not run');
-    expect(await page.textContent('.keep')).toMatch(/npx @countersign\/verify .+ --allow-simulated/);
+    expect(await page.textContent('.keep')).toMatch(new RegExp(`${OWN_VERIFIER} .+ --allow-simulated`));
     await close();
   });
 

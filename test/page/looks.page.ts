@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { answer, chatStream } from '../support/backend.ts';
-import { missing, openStage, type Stage, say, verdict } from './stage.ts';
+import { missing, openStage, type Stage, say, unfold, verdict } from './stage.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** gzipped, everything that the page loads before it is used; the checks of a processor's evidence come with the first that has some. */
@@ -40,13 +40,14 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     const { page, complaints, close } = await stage.visit({ ...options, script: AXE });
     const seen: Finding[] = await findings(page);
     await say(page, 'Hello');
+    await unfold(page);
     for (const summary of await page.locator('details:not([open]) > summary').all())
       if (await summary.isVisible()) await summary.click();
     seen.push(...(await findings(page)));
     await page.click('button:has-text("Change this byte")');
     await verdict(page, 'invalid');
     seen.push(...(await findings(page)));
-    await page.click('button:has-text("Change a character")');
+    await page.click('button:has-text("Try tampering")');
     await page.locator('.answer .source').click({ position: { x: 20, y: 12 } });
     await page.locator('.source .changed').waitFor();
     seen.push(...(await findings(page)));
@@ -56,7 +57,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     stage.service.backend.script = chatStream(['Lanterns ', 'drift ', 'home.']);
     seen.push(...(await findings(page)));
     await page.click('#to-check');
-    await page.click('button:has-text("Check it")');
+    await page.click('button:has-text("Check the text")');
     seen.push(...(await findings(page)));
     expect(seen.map(({ id }) => id)).toEqual([]);
     expect(complaints).toEqual([]);
@@ -67,6 +68,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     const { page, close } = await stage.visit({ phone: true });
     await page.setViewportSize({ width, height: 700 });
     await say(page, `A long word: ${'incomprehensibilities'.repeat(8)}`);
+    await unfold(page);
     for (const summary of await page.locator('details:not([open]) > summary').all())
       if (await summary.isVisible()) await summary.click();
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width);
