@@ -48,8 +48,8 @@ function showStatus({ kind, text }: Status, service: Service | null): void {
   sealing.serviceIs(service);
   composer.serviceIs(service);
   if (service === null) return;
-  byId('simulated').hidden = service.simulated_root === null;
-  document.documentElement.classList.toggle('is-simulated', service.simulated_root !== null);
+  // A sidecar that is away says nothing of its GPU.
+  if (service.sidecar.status === 'connected') byId('simulated').hidden = service.simulated_root === null;
   byId('version').textContent = `Countersign ${service.version}`;
 }
 

@@ -30,6 +30,7 @@ export function shareView(subject: Subject, attestation: Attestation): HTMLEleme
     button.setAttribute('aria-expanded', String(!panel.hidden));
     const messages = (found?.request.length ?? 0) + (found?.response.length ?? 0);
     warning.textContent = `${held(messages)} ${await sizeOf(link)} Everybody who has the link can read it.`;
+    panel.scrollIntoView({ block: 'nearest' });
   }
   const button = el(
     'button',

@@ -101,9 +101,7 @@ function uncheckedText(check: Check): string {
 
 /** What to do with a proof that another service made. */
 function elsewhere(check: Check): string {
-  if (check.code === 'simulated_root_refused') return ' Open it on the page of the service that made it.';
-  if (check.code === 'untrusted_root') return ' Check it with your own verifier and a root that you trust.';
-  return '';
+  return rootUnknown(check) ? ' Open it on the page of the service that made it.' : '';
 }
 
 function makersOf({ claims, level }: VerificationReport): string {

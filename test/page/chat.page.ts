@@ -54,6 +54,51 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     const folded = await page.locator('.proof').first().boundingBox();
     expect(folded?.height).toBeLessThan(48);
     expect(await page.locator('.verdict-title').allTextContents()).toEqual(Array(3).fill('Demo proof'));
+    await page.click('#new-chat');
+    expect(await page.locator('.turn').count()).toBe(0);
+    expect(await page.locator('#new-chat').isVisible()).toBe(false);
+    await say(page, 'Four');
+    expect(JSON.parse(stage.service.backend.seen.at(-1)?.body ?? '').messages).toHaveLength(1);
+    await close();
+  });
+
+  test('a link says first that it holds the whole conversation, and this answer or a file can be had instead', async () => {
+    const { page, close } = await stage.visit();
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await say(page, 'One');
+    await say(page, 'Two');
+    await unfold(page);
+    await page.click('.card[open] >> text=Copy link');
+    await page.locator('.share:visible', { hasText: 'all 4 messages, the earlier ones too' }).waitFor();
+    expect(await page.textContent('.share:visible')).toMatch(/It is \d+ KB long\. Everybody who has the link/);
+    await page.click('.share:visible >> text=Copy only this answer');
+    await page.locator('button:text-is("Copied")').waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe('Lanterns drift home.');
+    const [file] = await Promise.all([
+      page.waitForEvent('download'),
+      page.click('.share:visible >> text=Download a file instead'),
+    ]);
+    expect(JSON.parse(readFileSync(await file.path(), 'utf8'))).toHaveProperty('raw');
+    await page.click('.share:visible >> text=Copy the whole link');
+    await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toContain('#proof=');
+    await close();
+  });
+
+  test('the question and the start of its answer stay in view, the composer at the bottom', async () => {
+    const { page, close } = await stage.visit();
+    const { script } = stage.service.backend;
+    stage.service.backend.script = chatStream(Array.from({ length: 60 }, (_, i) => `Line ${i}.\n\n`));
+    await say(page, 'One');
+    await say(page, 'Two');
+    const { asked, answer, composer } = (await page.evaluate(`({
+      asked: [...document.querySelectorAll('.asked')].at(-1).getBoundingClientRect().top,
+      answer: [...document.querySelectorAll('.answer')].at(-1).getBoundingClientRect().top,
+      composer: innerHeight - document.querySelector('#composer').getBoundingClientRect().bottom,
+    })`)) as Record<string, number>;
+    expect(asked).toBeGreaterThan(40);
+    expect(answer).toBeLessThan(200);
+    expect(composer).toBe(0);
+    stage.service.backend.script = script;
     await close();
   });
 

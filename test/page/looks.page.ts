@@ -43,6 +43,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     await unfold(page);
     for (const summary of await page.locator('details:not([open]) > summary').all())
       if (await summary.isVisible()) await summary.click();
+    await page.click('.card >> text=Copy link');
     seen.push(...(await findings(page)));
     await page.click('button:has-text("Change this byte")');
     await verdict(page, 'invalid');
@@ -76,6 +77,22 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
       .locator('button:visible, .button:visible, nav a:visible')
       .evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().height < 24).map((one) => one.textContent));
     expect(small).toEqual([]);
+    await close();
+  });
+
+  test('has one primary button a view', async () => {
+    const { page, close } = await stage.visit();
+    const primary = () =>
+      page.evaluate(`[...document.querySelectorAll('button, .button')].filter((one) => one.checkVisibility()
+        && getComputedStyle(one).backgroundColor === getComputedStyle(one).borderTopColor).map((one) => one.textContent)`);
+    expect(await primary()).toEqual(['Send']);
+    await say(page, 'Hello');
+    await unfold(page);
+    for (const summary of await page.locator('.card details:not([open]) > summary').all())
+      if (await summary.isVisible()) await summary.click();
+    expect(await primary()).toEqual(['Send']);
+    await page.click('#to-check');
+    expect(await primary()).toEqual(['Choose a file']);
     await close();
   });
 

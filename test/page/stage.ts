@@ -115,8 +115,8 @@ export async function unfold(page: Page): Promise<void> {
 export async function copyLink(page: Page): Promise<string> {
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   await unfold(page);
-  await page.click('text=Copy link');
-  await page.click('text=Copy the whole link');
+  await page.click('.card[open] >> text=Copy link');
+  await page.click('.share:visible >> text=Copy the whole link');
   await page.locator('text=Copied').first().waitFor();
   return String(await page.evaluate('navigator.clipboard.readText()'));
 }
