@@ -113,7 +113,7 @@ describe.skipIf(missing !== '')(`answers${missing}`, () => {
     await close();
   });
 
-  test('who reads further up is left there while an answer goes on', async () => {
+  test('a visitor who reads further up is left there while an answer goes on', async () => {
     const lines = Array.from({ length: 120 }, (_, i) => `Line ${i}.\n\n`);
     stage.service.backend.script = chatStream(lines, 15);
     const { page, close } = await stage.visit();

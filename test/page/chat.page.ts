@@ -22,7 +22,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   });
   afterAll(() => stage?.close());
 
-  test('asks with tee, shows the words, and checks the proof in the browser alone', async () => {
+  test('asks with tee, shows the words, and checks the proof in the browser', async () => {
     const { page, complaints, strangers, requests, close } = await stage.visit();
     await say(page, 'Hello there');
     expect(await page.textContent('.answer')).toBe('Lanterns drift home.');
@@ -264,7 +264,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await close();
   });
 
-  test('can be used by keyboard alone', async () => {
+  test('can be used with only a keyboard', async () => {
     stage.service.backend.script = chatStream(['Yes.']);
     const { page, close } = await stage.visit();
     await tabTo(page, '#message');

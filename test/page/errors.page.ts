@@ -188,7 +188,7 @@ describe.skipIf(missing !== '')(`API keys${missing}`, () => {
     folder.remove();
   });
 
-  test('the page asks for a key, keeps it in memory alone, and works with it', async () => {
+  test('the page asks for a key, keeps it only in memory, and works with it', async () => {
     stage.service.backend.script = chatStream(['Open.']);
     const { page, close } = await stage.visit();
     await page.locator('#key-form').waitFor();

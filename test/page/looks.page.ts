@@ -157,7 +157,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
   test.each([
     ['a desktop', {}, 5_000],
     ['a phone with a slow line', { phone: true, slow: true }, 15_000],
-  ])('is light, quick, and loads from its gateway alone, on %s', async (name, options, max_ready_ms) => {
+  ])('is light, quick, and loads only from its gateway, on %s', async (name, options, max_ready_ms) => {
     const { page, strangers, requests, close } = await stage.visit(options);
     const { weight, files, painted, ready } = (await page.evaluate(MEASURE)) as Record<string, number>;
     console.log(
