@@ -5,7 +5,7 @@ import { GatewayError, type Service } from '../gateway.ts';
 const ADVICE: Readonly<Record<string, string>> = {
   invalid_api_key: 'Enter an API key under "Model and settings", then try again.',
   attestation_unavailable:
-    'Without a signature no answer can be proven. Try again when the top of this page says “Ready”.',
+    'Without a signature no answer can be proven. Try again in a few seconds. If it stays away, tell the operator.',
   gateway_unreachable: 'Start it again, or look at your connection, then try again.',
   backend_unreachable: 'The gateway runs, but the model behind it does not answer.',
   backend_timeout: 'The model was silent for too long.',

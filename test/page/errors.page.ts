@@ -147,7 +147,7 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     const asked = stage.service.backend.seen.length;
     await say(page, 'Hello');
     expect(await page.textContent('.trouble')).toMatch(
-      /No proof.*The part that speaks to the GPU is away\..*Try again when the top of this page says “Ready”/s,
+      /No proof.*The part that speaks to the GPU is away\..*Try again in a few seconds/s,
     );
     expect(stage.service.backend.seen.length).toBe(asked);
     await page.locator('#state[data-kind=trouble]').waitFor();
