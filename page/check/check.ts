@@ -9,6 +9,11 @@ import { signedConversation } from './signed.ts';
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
+interface Read {
+  readonly name: string;
+  readonly bytes: Bytes;
+}
+
 const OPTIONAL = 'The request is optional: add it before the file.';
 const SEVERAL: Refusal = {
   is: 'is more than one proof',
@@ -43,13 +48,14 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     problem.replaceChildren(el('h2', {}, `${name} ${is}.`), el('p', {}, next));
     problem.hidden = false;
   }
-  async function check(bytes: Bytes, name: string, label: string, request: string | null): Promise<void> {
+  async function check(bytes: Bytes, name: string, label: string, sent: Read | null): Promise<void> {
     const isNewest = begin();
-    const subject = readStored(bytes, name, request);
+    const subject = readStored(bytes, name, sent === null ? null : textOf(sent.bytes));
+    const heading = sent === null ? label : `${label}, with ${sent.name}`;
     const attestation = attestationIn(subject);
     const signed = attestation === null ? null : signedConversation(attestation.raw);
     const proof = createProof(subject, signed?.bubbles ?? null, { open: true });
-    const show = () => checked.replaceChildren(el('h2', {}, label), proof.element, signed?.element ?? '');
+    const show = () => checked.replaceChildren(el('h2', {}, heading), proof.element, signed?.element ?? '');
     // What may be no proof is looked at first: then only what it is instead is shown.
     if (attestation !== null || subject.kind !== 'attestation') show();
     const known = await proof.run(settings());
@@ -77,14 +83,16 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     if (proof === undefined) return;
     const others = contents.filter((one) => one !== proof);
     if (others.length > 1) return refuse('This', SEVERAL);
-    const request = others[0] === undefined ? null : textOf(others[0].bytes);
-    const label = others[0] === undefined ? proof.name : `${proof.name}, with ${others[0].name}`;
-    await check(proof.bytes, proof.name.replace(/\.\w+$/, ''), label, request);
+    await check(proof.bytes, proof.name.replace(/\.\w+$/, ''), proof.name, others[0] ?? null);
   }
   /** Empties the fields, so that nothing of this file stands beside the next, and the same file can be chosen again. */
   function forget(): void {
     file.value = sent.value = paste.value = '';
     nameRequest();
+    leaveLink();
+  }
+  /** The address stays that of what is shown. */
+  function leaveLink(): void {
     if (isLink(location.hash)) history.replaceState(null, '', '#check');
   }
   function nameRequest(): void {
@@ -97,8 +105,8 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     const [request] = await Promise.all([...(sent.files ?? [])].map(bytesOf));
     if (!isNewest()) return;
     if (request !== undefined && 'is' in request) return refuse(request.name, request);
-    const kept = request === undefined ? null : textOf(request.bytes);
-    await check(new TextEncoder().encode(text), 'pasted', 'What you pasted', kept);
+    leaveLink();
+    await check(new TextEncoder().encode(text), 'pasted', 'What you pasted', request ?? null);
   }
   async function checkAddress(): Promise<void> {
     if (!isLink(location.hash)) return;
@@ -132,6 +140,7 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     open();
     if (folder == null) return void checkFiles([...files]);
     begin();
+    forget();
     refuse(folder.name, FOLDER);
   });
   addEventListener('hashchange', () => void checkAddress());
@@ -139,7 +148,7 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
 }
 
 /** A file as it was read, or why it was not. */
-async function bytesOf(chosen: File): Promise<{ readonly name: string } & (Refusal | { readonly bytes: Bytes })> {
+async function bytesOf(chosen: File): Promise<Read | ({ readonly name: string } & Refusal)> {
   const { name, size } = chosen;
   if (size > MAX_INPUT_BYTES) return { name, ...TOO_LARGE };
   if (size === 0) return { name, ...EMPTY };
