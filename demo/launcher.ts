@@ -5,8 +5,9 @@ import { Agent, fetch } from 'undici';
 import { ANY_TEXT } from '../gateway/config.ts';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
 import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/config.ts';
-import { ConfigError, type DemoConfig, loadDemoConfig, NO_ARGUMENTS } from './config.ts';
+import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
 import { StartError } from './errors.ts';
+import { CACHE, fetchModel } from './fetch.ts';
 
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 5_000;
@@ -27,6 +28,7 @@ const children = new Map<Name, ChildProcess>();
 /** How long the gateway's running answers may take to end. */
 let drain_ms = 0;
 let stopping_ms: number | null = null;
+const fetching = new AbortController();
 
 /** Resolves when the service is ready, or to the end of this process. */
 export async function launch(args: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
@@ -36,9 +38,10 @@ export async function launch(args: readonly string[], env: NodeJS.ProcessEnv): P
       void stop(0);
     });
   try {
-    if (args.length > 0) throw new ConfigError(NO_ARGUMENTS);
-    await start(loadDemoConfig(env));
+    await start(loadDemoConfig(env, args));
   } catch (error) {
+    // What was being fetched when the stop came.
+    if (stopping_ms !== null) return;
     if (!(error instanceof ConfigError || error instanceof StartError)) throw error;
     console.error(`countersign: ${error.message}`);
     await stop(1);
@@ -51,17 +54,19 @@ async function start(config: DemoConfig): Promise<void> {
   const env = { ...config.env };
   if (gateway.port === 0) throw new StartError('PORT=0 is not for npm start: the address must be known');
   await mustBeFree(gateway.host, gateway.port);
+  const fetched = config.model ? await fetchModel(CACHE, say, fetching.signal) : null;
   if (config.engine) {
     const port = await freePort();
     env.BACKEND_URL = `http://127.0.0.1:${port}/v1`;
-    // It has never heard of France.
-    env.CANARY_EXPECT ??= ANY_TEXT;
-    run('demo engine', 'demo/engine/main.ts', { ...env, HOST: '127.0.0.1', PORT: String(port) });
+    // The demo's own model has never heard of France.
+    if (fetched === null) env.CANARY_EXPECT ??= ANY_TEXT;
+    const script = ['demo/engine/main.ts', ...(fetched === null ? [] : [fetched.library, fetched.file])];
+    run('demo engine', script, { ...env, HOST: '127.0.0.1', PORT: String(port) });
   }
-  // The backend's key is the gateway's alone.
+  // Only the gateway has the backend's key.
   const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
-  run('sidecar', 'sidecar/main.ts', sidecarEnv, SIDECAR_FLAGS);
-  run('gateway', 'gateway/main.ts', env, GATEWAY_FLAGS);
+  run('sidecar', ['sidecar/main.ts'], sidecarEnv, SIDECAR_FLAGS);
+  run('gateway', ['gateway/main.ts'], env, GATEWAY_FLAGS);
 
   say(`starting ${config.engine ? 'demo engine, ' : ''}sidecar and gateway …`);
   const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host.replace('0.0.0.0', '127.0.0.1');
@@ -78,7 +83,7 @@ async function start(config: DemoConfig): Promise<void> {
   if (health.backend.canary.state === 'wrong')
     say('  The backend answers with NONSENSE what any model knows (docs/operate.md, the canary).');
   if (health.sidecar.simulated) say('  The GPU is SIMULATED: its signatures prove nothing about hardware.');
-  if (config.engine) say('  The model is a demo with seeded random weights: its text is nonsense.');
+  if (config.engine && !config.model) say('  The model is a demo with seeded random weights: its text is nonsense.');
   say('');
   say('Try it:');
   say(`  page       ${url}/`);
@@ -94,11 +99,12 @@ async function start(config: DemoConfig): Promise<void> {
   say('Ctrl-C ends everything.');
 }
 
-function run(name: Name, script: string, env: NodeJS.ProcessEnv, flags: readonly string[] = []): void {
-  const child = spawn(process.execPath, [...flags, script], {
+/** @param script with its arguments */
+function run(name: Name, script: readonly string[], env: NodeJS.ProcessEnv, flags: readonly string[] = []): void {
+  const child = spawn(process.execPath, [...flags, ...script], {
     env,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    // A terminal's Ctrl-C is for us alone: who ends when, we say.
+    // Only the launcher gets a terminal's Ctrl-C, and it ends the others in order.
     detached: true,
   });
   child.once('exit', (code, signal) => {
@@ -113,6 +119,7 @@ function run(name: Name, script: string, env: NodeJS.ProcessEnv, flags: readonly
 async function stop(code: number): Promise<void> {
   if (stopping_ms !== null) return;
   stopping_ms = performance.now();
+  fetching.abort();
   const notice = setTimeout(
     () => say(`stopping: running answers have ${drain_ms / 1000} s to end; Ctrl-C again ends them at once`),
     QUIET_STOP_MS,
@@ -227,8 +234,11 @@ function mustBeFree(host: string, port: number): Promise<void> {
 }
 
 function adviceFor(code: string | undefined, port: number): string {
-  if (code === 'EADDRINUSE')
-    return `another program listens there; PORT=${port < 65_535 ? port + 1 : 8081} npm start takes another port`;
+  if (code === 'EADDRINUSE') {
+    const next = port < 65_535 ? port + 1 : 8081;
+    // Another service of this folder has the sidecar's usual socket.
+    return `another program listens there; beside it: PORT=${next} SIDECAR_SOCKET=run/sidecar-${next}.sock npm start`;
+  }
   return code === 'EACCES' ? 'this port is not allowed to you; PORT names another' : 'HOST and PORT name another';
 }
 

@@ -5,7 +5,8 @@ const leave = () => process.exit(0);
 
 for (const signal of SIGNALS) process.on(signal, leave);
 const args = process.argv.slice(2);
-if (args.length === 0) console.log('Countersign: the whole service on this machine, in a few seconds');
+if (args.every((arg) => arg === '--model'))
+  console.log('Countersign: the whole service on this machine, in a few seconds');
 const { launch } = await import('./launcher.ts');
 const launched = launch(args, process.env);
 // From here on the launcher has handlers of its own.

@@ -12,4 +12,4 @@ shift
 if [ -z "$(find "$file.collateral" -type f 2> /dev/null)" ]; then # none yet, or the network was away
   npm run -s countersign -- collateral "$file" --into "$file.collateral" "$@" > /dev/null || [ $? -ne 2 ] # the verdict comes below
 fi
-npm run -s verify -- "$file" --offline --collateral "$file.collateral" "$@"
+npm run -s verify -- "$file" --verbose --offline --collateral "$file.collateral" "$@"

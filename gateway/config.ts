@@ -98,11 +98,11 @@ const own = z.object({
   MAX_STREAM_BYTES: integer(256 * MiB, 1024, 1024 * 1024 * MiB).describe('The longest stream'),
   MAX_STREAM_EVENTS: integer(1_000_000, 1, 1_000_000_000).describe('The most events of a stream'),
   MAX_ANSWER_MS: integer(3_600_000, 100, 86_400_000).describe('The longest time for an answer'),
-  WRITE_STALL_MS: integer(60_000, 100, 86_400_000).describe('How long a client may take no byte of its answer'),
+  WRITE_STALL_MS: integer(60_000, 100, 86_400_000).describe('How long a client may read nothing of its answer'),
   MAX_VERIFY_BYTES: integer(16 * MiB, 1024, 64 * MiB).describe('The largest body of the verify endpoint'),
   MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe('Verifications in the queue'),
   MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications a second from one address; 0: no limit'),
-  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest verification, and wait for it'),
+  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest verification, and the longest wait before it'),
   CLIENT_ADDRESS_HEADER: z
     .string()
     .regex(/^[a-z0-9-]{1,64}$/i, 'must be the name of a header')
@@ -151,14 +151,14 @@ const own = z.object({
     .enum(['off', 'allowed', 'required'])
     .default('allowed')
     .describe(
-      'Sealed requests (`POST /ohttp`); they need a session with the processor. `required`: `/v1` serves nothing else but the session',
+      'Sealed requests (`POST /ohttp`); they need a session with the processor. `required`: `/v1` serves only these and the session',
     ),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
   RIM_URL: httpUrl.optional().describe('The verify endpoint’s service for reference values, in place of NVIDIA’s'),
   OCSP_URL: httpUrl.optional().describe('The verify endpoint’s service for revocation, in place of NVIDIA’s'),
   METRICS_PORT: wholeNumber(0, 65_535)
     .optional()
-    .describe('A port for `/metrics` alone; without it the main port serves them, unless there are API keys'),
+    .describe('A port for `/metrics` only; without it the main port serves them, unless there are API keys'),
   METRICS_HOST: z
     .string()
     .min(1)

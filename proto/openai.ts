@@ -138,6 +138,6 @@ export const errorBodySchema = z.looseObject({
         .nullable()
         .describe('What is wrong, for programs (docs/errors.md lists the gateway’s own); null: the backend gave none'),
     })
-    .describe('The error, in OpenAI’s shape, whoever made it'),
+    .describe('The error, in OpenAI’s shape, also where the backend made it'),
 });
 export type ErrorBody = z.infer<typeof errorBodySchema>;

@@ -1,5 +1,5 @@
 // A WebSocket connection to the sidecar over a Unix socket: hello first, then frames, until it ends. The gateway, the health check and
-// the doctor use it. For Node alone: no other file of proto/ imports `ws` or a Node module.
+// the doctor use it. For Node only: no other file of proto/ imports `ws` or a Node module.
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';

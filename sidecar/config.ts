@@ -60,7 +60,7 @@ export const schema = z.object({
   SIGNERS: z
     .enum(['all', 'any'])
     .default('all')
-    .describe('`any`: one free GPU signs each nonce, not all; with `native` or `nras` alone'),
+    .describe('`any`: one free GPU signs each nonce, not all; only with `native` or `nras`'),
   ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('Requests that may wait for the GPU'),
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('The longest time from a request to its answer'),
   DRAIN_MS: integer(5_000, 0, 600_000).describe('How long running attestations may take after SIGTERM'),
@@ -75,7 +75,7 @@ export const schema = z.object({
     .enum(CPU_EVIDENCE)
     .default('off')
     .describe(
-      'Whether the processor signs too; `auto`: answers go out without it where it fails; `required`: nothing is attested then',
+      'Whether the processor signs too; `auto`: where it fails, answers go without it; `required`: nothing is attested then',
     ),
   SIMULATED_CPU: z.enum(['SEV_SNP', 'TDX']).default('SEV_SNP').describe('`simulated`: the processor that signs'),
   SIMULATED_CPU_MS: integer(0, 0, 600_000).describe('`simulated`: how long the processor’s report takes'),
@@ -111,7 +111,7 @@ export const schema = z.object({
   NRAS_URL: httpUrl.optional().describe('`nras`: a service other than NVIDIA’s'),
   NRAS_SERVICE_KEY_FILE: z.string().min(1).optional().describe('`nras`: a file with the service key'),
   UV_THREADPOOL_SIZE: integer(4, 1, 1024).describe(
-    'Node’s threads; `native` and `nras` make at most one driver call fewer at once',
+    'Node’s threads; driver calls of `native` and `nras` leave one free',
   ),
   NVATTEST: z.string().min(1).default('nvattest').describe('`nvattest`: NVIDIA’s C++ CLI, by name or absolute path'),
   RIM_URL: httpUrl.optional().describe('A service for reference values, in place of NVIDIA’s'),
@@ -230,7 +230,7 @@ function workerEnvironment(env: NodeJS.ProcessEnv, settings: ServiceSettings): P
   };
 }
 
-/** Adds the path that NVIDIA's code expects; our setting may name the host alone. */
+/** Adds the path that NVIDIA's code expects; our setting may name only the host. */
 function withPath(url: string, path: string): string {
   const base = url.replace(/\/+$/, '');
   return base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;

@@ -13,7 +13,7 @@ export function identity(engine: Engine, prefix: 'chatcmpl' | 'cmpl'): Identity 
     id: `${prefix}-${engine.new_id()}`,
     created: Math.floor(engine.now_ms() / 1000),
     model: engine.model_id,
-    system_fingerprint: engine.model.fingerprint,
+    system_fingerprint: (engine.llama ?? engine.model).fingerprint,
   };
 }
 

@@ -1,40 +1,49 @@
-// The engine's table of contents: an OpenAI-compatible server over the demo model. It never listens, so tests can hold it.
+// The engine's table of contents: a server with OpenAI's and Anthropic's endpoints over the demo model, and over the one of --model. It never listens, so tests can hold it.
 import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
+import type * as z from 'zod';
 import { chat } from './chat.ts';
 import { completions } from './completions.ts';
+import { embeddings } from './embeddings.ts';
 import { createEngine, type Engine } from './engine.ts';
+import { messages } from './messages.ts';
 import { Problem } from './problem.ts';
-import { chatRequestSchema, completionRequestSchema, parse, responseRequestSchema } from './request.ts';
+import {
+  chatRequestSchema,
+  completionRequestSchema,
+  embeddingRequestSchema,
+  messageRequestSchema,
+  parse,
+  responseRequestSchema,
+} from './request.ts';
 import { responses } from './responses.ts';
 import { SHAPE } from './shape.ts';
 
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
+const MESSAGES = '/v1/messages';
+const NONSENSE =
+  'A demo: a tiny transformer with seeded random weights and a rough built-in grammar. Its text is nonsense.';
 
-export function createEngineApp(engine: Engine = createEngine()): Hono {
+type Work<T> = (engine: Engine, request: T, signal: AbortSignal, stop: (reason: unknown) => void) => Promise<Response>;
+
+/** @param engines one a model; the first answers requests that name none */
+export function createEngineApp(engines: readonly Engine[] = [createEngine()]): Hono {
   const app = new Hono();
   app.use(bodyLimit({ maxSize: MAX_BODY_BYTES, onError: tooLarge }));
-  app.get('/health', (c) => c.json({ status: 'ok', model: engine.model_id }));
-  app.get('/v1/models', (c) => c.json({ object: 'list', data: [card(engine)] }));
-  app.get('/v1/models/:id', (c) => {
-    const id = c.req.param('id');
-    if (id !== engine.model_id)
-      throw new Problem(404, `The model \`${id}\` does not exist.`, { param: 'model', code: 'model_not_found' });
-    return c.json(card(engine));
-  });
-  // Whatever model is asked for, the only one there is answers, and says its name.
-  app.post('/v1/chat/completions', async (c) => {
-    const request = parse(chatRequestSchema, await json(c));
-    return whileConnected(c, (signal, stop) => chat(engine, request, signal, stop));
-  });
-  app.post('/v1/completions', async (c) => {
-    const request = parse(completionRequestSchema, await json(c));
-    return whileConnected(c, (signal, stop) => completions(engine, request, signal, stop));
-  });
-  app.post('/v1/responses', async (c) => {
-    const request = parse(responseRequestSchema, await json(c));
-    return whileConnected(c, (signal, stop) => responses(engine, request, signal, stop));
-  });
+  app.get('/health', (c) => c.json({ status: 'ok', model: engines[0]?.model_id }));
+  app.get('/v1/models', (c) => c.json({ object: 'list', data: engines.map(card) }));
+  app.get('/v1/models/:id', (c) => c.json(card(engineOf(engines, c.req.param('id')))));
+  const serve = <T extends { model?: string | null | undefined }>(path: string, schema: z.ZodType<T>, work: Work<T>) =>
+    app.post(path, async (c) => {
+      const request = parse(schema, await json(c));
+      const engine = engineOf(engines, request.model ?? engines[0]?.model_id);
+      return whileConnected(c, (signal, stop) => work(engine, request, signal, stop));
+    });
+  serve('/v1/chat/completions', chatRequestSchema, chat);
+  serve('/v1/completions', completionRequestSchema, completions);
+  serve('/v1/responses', responseRequestSchema, responses);
+  serve(MESSAGES, messageRequestSchema, messages);
+  serve('/v1/embeddings', embeddingRequestSchema, embeddings);
   app.notFound((c) => {
     throw new Problem(404, `There is no ${c.req.method} ${c.req.path} here.`, { code: 'not_found' });
   });
@@ -43,9 +52,15 @@ export function createEngineApp(engine: Engine = createEngine()): Hono {
     // Of a client that is gone there is nothing to report.
     if (!known && !c.req.raw.signal.aborted) console.error(error);
     const problem = known ? error : new Problem(500, 'The demo engine failed.');
-    return c.json(problem.body, problem.status);
+    return c.json(c.req.path === MESSAGES ? problem.messageBody : problem.body, problem.status);
   });
   return app;
+}
+
+function engineOf(engines: readonly Engine[], id: string | undefined): Engine {
+  const found = engines.find(({ model_id }) => model_id === id);
+  if (found !== undefined) return found;
+  throw new Problem(404, `The model \`${id}\` does not exist.`, { param: 'model', code: 'model_not_found' });
 }
 
 function card(engine: Engine): object {
@@ -54,9 +69,8 @@ function card(engine: Engine): object {
     object: 'model',
     created: Math.floor(engine.started_ms / 1000),
     owned_by: 'countersign',
-    max_model_len: SHAPE.max_context_tokens,
-    description:
-      'A demo: a tiny transformer with seeded random weights and a rough built-in grammar. Its text is nonsense.',
+    max_model_len: engine.llama?.max_context_tokens ?? SHAPE.max_context_tokens,
+    description: engine.llama === null ? NONSENSE : 'A small real model, by llama.cpp.',
   };
 }
 

@@ -33,19 +33,20 @@ export async function chatJob(engine: Engine, request: ChatRequest, signal: Abor
   return {
     engine,
     request,
-    sampling: sampling(request, {
+    sampling: sampling(request, engine, {
       max_tokens: request.max_completion_tokens ?? request.max_tokens ?? MAX_ANSWER_TOKENS,
       top_logprobs: request.logprobs ? (request.top_logprobs ?? 0) : null,
-      random_seed: engine.random_seed,
     }),
-    prompt: await chatPrompt(engine.model.vocabulary, request.messages, signal),
+    prompt: await chatPrompt(engine, request.messages, signal),
     signal,
   };
 }
 
 export async function* chatEvents({ engine, request, sampling, prompt, signal }: ChatJob) {
+  const length = request.n ?? 1;
+  if (engine.llama !== null) return yield* engine.llama.choices(Array(length).fill(prompt), sampling, signal);
   const read = await readPrompt(engine.model, prompt, null, signal);
-  const choices = Array.from({ length: request.n ?? 1 }, (_, index) => ({ index, prompt: read }));
+  const choices = Array.from({ length }, (_, index) => ({ index, prompt: read }));
   yield* takeTurns(engine.model, choices, sampling, signal);
 }
 

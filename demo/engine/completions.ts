@@ -3,9 +3,10 @@ import { eventStream, identity, usage } from './answer.ts';
 import { type Choice, takeTurns } from './choices.ts';
 import type { Engine } from './engine.ts';
 import { type FinishReason, readPrompt } from './generate.ts';
+import type { Llama } from './llama.ts';
 import { type CompletionLogprobs, createCompletionLogprobs, join } from './logprobs.ts';
 import { Problem } from './problem.ts';
-import { completionPrompts } from './prompt.ts';
+import { textPrompts } from './prompt.ts';
 import { type CompletionRequest, MAX_CHOICES, type Sampling, sampling } from './request.ts';
 import { decode } from './tokenizer.ts';
 
@@ -36,7 +37,7 @@ export async function completions(
   signal: AbortSignal,
   stop: (reason: unknown) => void,
 ): Promise<Response> {
-  const prompts = await completionPrompts(engine.model.vocabulary, request.prompt, signal);
+  const prompts = await textPrompts(engine, request.prompt ?? '', 'prompt', signal);
   if (prompts.length * (request.n ?? 1) > MAX_CHOICES)
     throw new Problem(400, `At most ${MAX_CHOICES} choices can be made at once.`, {
       param: 'n',
@@ -45,10 +46,9 @@ export async function completions(
   const job: Job = {
     engine,
     request,
-    sampling: sampling(request, {
+    sampling: sampling(request, engine, {
       max_tokens: request.max_tokens ?? MAX_TEXT_TOKENS,
       top_logprobs: request.logprobs ?? null,
-      random_seed: engine.random_seed,
     }),
     prompts,
     signal,
@@ -56,7 +56,9 @@ export async function completions(
   return request.stream ? eventStream(chunks(job), stop) : Response.json(await whole(job));
 }
 
-async function* parts({ engine, request, sampling, prompts, signal }: Job): AsyncGenerator<Part> {
+async function* parts(job: Job): AsyncGenerator<Part> {
+  const { engine, request, sampling, prompts, signal } = job;
+  if (engine.llama !== null) return yield* llamaParts(job, engine.llama);
   const { vocabulary } = engine.model;
   const n = request.n ?? 1;
   const wanted = request.logprobs ?? null;
@@ -87,6 +89,17 @@ async function* parts({ engine, request, sampling, prompts, signal }: Job): Asyn
           : shaper.shape(tokens.map((pick) => ({ token: pick.token, pick })));
       yield { index, text, logprobs, finish_reason: null, completion_tokens: 0 };
     }
+  }
+}
+
+async function* llamaParts({ request, sampling, prompts, signal }: Job, llama: Llama): AsyncGenerator<Part> {
+  const all = prompts.flatMap((prompt) => Array<typeof prompt>(request.n ?? 1).fill(prompt));
+  const none = { logprobs: null, finish_reason: null, completion_tokens: 0 };
+  if (request.echo) for (const [index, prompt] of all.entries()) yield { index, text: llama.decode(prompt), ...none };
+  for await (const event of llama.choices(all, sampling, signal)) {
+    const { index } = event;
+    if (event.type === 'piece') yield { index, text: event.piece.text, ...none };
+    else yield { index, text: '', logprobs: null, ...event.ending };
   }
 }
 

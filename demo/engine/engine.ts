@@ -1,9 +1,12 @@
 // What a request needs of the engine: the model, and a clock, names and chance that a test can decide.
 import { randomBytes } from 'node:crypto';
+import type { Llama } from './llama.ts';
 import { createModel, type Model } from './model.ts';
 
 export interface Engine {
   readonly model: Model;
+  /** Answers in the place of `model`: null for the demo model. */
+  readonly llama: Llama | null;
   readonly model_id: string;
   readonly started_ms: number;
   readonly now_ms: () => number;
@@ -13,6 +16,8 @@ export interface Engine {
 }
 
 export const MODEL_ID = 'countersign-demo';
+/** What `npm start -- --model` brings. */
+export const LLAMA_ID = 'SmolLM2-135M-Instruct';
 
 const WEIGHTS_SEED = 7;
 
@@ -20,7 +25,8 @@ export function createEngine(given: Partial<Engine> = {}): Engine {
   const now_ms = given.now_ms ?? Date.now;
   return {
     model: given.model ?? createModel(WEIGHTS_SEED),
-    model_id: given.model_id ?? MODEL_ID,
+    llama: given.llama ?? null,
+    model_id: given.model_id ?? (given.llama ? LLAMA_ID : MODEL_ID),
     started_ms: now_ms(),
     now_ms,
     new_id: given.new_id ?? (() => randomBytes(15).toString('hex')),

@@ -21,6 +21,8 @@ export interface Piece {
 
 export interface Ending {
   readonly finish_reason: FinishReason;
+  /** The stop text that ended it. */
+  readonly stop: string | null;
   /** All tokens generated, those that a stop text cut away included, the end token not. */
   readonly completion_tokens: number;
 }
@@ -91,10 +93,11 @@ export async function* generate(
     completion_tokens++;
     const piece = stopper.push(decoder.push(pick.token), pick);
     if (piece !== null) yield piece;
-    if (stopper.stopped) return { finish_reason: 'stop', completion_tokens };
+    if (stopper.stop !== null) return { finish_reason: 'stop', stop: stopper.stop, completion_tokens };
     sequence.read(pick.token);
   }
   const rest = stopper.end(decoder.end());
   if (rest !== null) yield rest;
-  return { finish_reason: stopper.stopped ? 'stop' : finish_reason, completion_tokens };
+  const { stop } = stopper;
+  return { finish_reason: stop === null ? finish_reason : 'stop', stop, completion_tokens };
 }

@@ -1,4 +1,4 @@
-// The one error of the engine: what the caller did wrong, in OpenAI's shape.
+// The one error of the engine: what the caller did wrong, in the endpoint's shape.
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 
 export class Problem extends Error {
@@ -21,5 +21,12 @@ export class Problem extends Error {
   get body() {
     const type = this.status >= 500 ? 'server_error' : 'invalid_request_error';
     return { error: { message: this.message, type, param: this.param, code: this.code } };
+  }
+
+  /** In Anthropic's shape; its clients ignore `code`. */
+  get messageBody() {
+    const usual = this.status >= 500 ? 'api_error' : 'invalid_request_error';
+    const type = this.status === 404 ? 'not_found_error' : usual;
+    return { type: 'error', error: { type, message: this.message, code: this.code } };
   }
 }

@@ -1,6 +1,7 @@
-// What the model reads: a chat in the model's template, or a completion's text or tokens.
+// What the model reads: a chat in the model's template, or texts or tokens.
+import type { Engine } from './engine.ts';
 import { Problem } from './problem.ts';
-import type { CompletionRequest, Message } from './request.ts';
+import { type EmbeddingRequest, type Message, textsOf } from './request.ts';
 import { SHAPE } from './shape.ts';
 import { encode } from './tokenizer.ts';
 import { breathe } from './turn.ts';
@@ -9,49 +10,52 @@ import type { Vocabulary } from './vocabulary.ts';
 const TOKENS_A_TURN = 4096;
 
 export async function chatPrompt(
-  vocabulary: Vocabulary,
+  { llama, model }: Engine,
   messages: readonly Message[],
   signal: AbortSignal,
 ): Promise<number[]> {
-  return collect(chatTokens(vocabulary, messages), 'messages', signal);
+  const tokens = llama?.chatTokens(messages) ?? chatTokens(model.vocabulary, messages);
+  return collect(tokens, contextOf(llama), 'messages', signal);
 }
 
-/** One list of tokens a prompt. */
-export async function completionPrompts(
-  vocabulary: Vocabulary,
-  prompt: CompletionRequest['prompt'],
+/** One list of tokens for each text or list of tokens in `input`, the request's member `param`. */
+export async function textPrompts(
+  { llama, model }: Engine,
+  input: EmbeddingRequest['input'],
+  param: string,
   signal: AbortSignal,
 ): Promise<number[][]> {
-  const prompts: (string | readonly number[])[] = [];
-  if (prompt === null || prompt === undefined) prompts.push('');
-  else if (typeof prompt === 'string' || isTokens(prompt)) prompts.push(prompt);
-  else prompts.push(...prompt);
+  const texts = typeof input === 'string' || isTokens(input) ? [input] : input;
+  const { vocabulary } = model;
+  const size = llama?.vocabulary_size ?? vocabulary.tokens.length;
   const all: number[][] = [];
-  for (const one of prompts) {
-    const tokens = typeof one === 'string' ? encode(vocabulary, one) : known(vocabulary, one);
-    all.push(await collect(tokens, 'prompt', signal));
+  for (const one of texts) {
+    const encoded = (text: string) => llama?.tokens(text) ?? encode(vocabulary, text);
+    const tokens = typeof one === 'string' ? encoded(one) : known(size, one, param);
+    all.push(await collect(tokens, contextOf(llama), param, signal));
   }
   return all;
 }
+
+const contextOf = (llama: Engine['llama']): number => llama?.max_context_tokens ?? SHAPE.max_context_tokens;
 
 function* chatTokens(vocabulary: Vocabulary, messages: readonly Message[]): Generator<number> {
   const { speakers } = vocabulary;
   const speaker = (role: string): number =>
     speakers.get(role === 'developer' ? 'system' : role) ?? speakers.get('user') ?? 0;
-  for (const { role, content } of messages) {
-    yield speaker(role);
-    const parts = typeof content === 'string' ? [content] : (content ?? []).map((part) => part.text ?? '');
-    for (const part of parts) yield* encode(vocabulary, part);
+  for (const message of messages) {
+    yield speaker(message.role);
+    for (const part of textsOf(message)) yield* encode(vocabulary, part);
     yield vocabulary.end_of_turn;
   }
   yield speaker('assistant');
 }
 
-function* known(vocabulary: Vocabulary, tokens: readonly number[]): Generator<number> {
+function* known(size: number, tokens: readonly number[], param: string): Generator<number> {
   for (const token of tokens) {
-    if (token >= vocabulary.tokens.length)
-      throw new Problem(400, `prompt: there is no token ${token}; the vocabulary has ${vocabulary.tokens.length}.`, {
-        param: 'prompt',
+    if (token >= size)
+      throw new Problem(400, `${param}: there is no token ${token}; the vocabulary has ${size}.`, {
+        param,
         code: 'invalid_value',
       });
     yield token;
@@ -59,12 +63,12 @@ function* known(vocabulary: Vocabulary, tokens: readonly number[]): Generator<nu
 }
 
 /** A long text is tokenized over many turns of the event loop. @throws {Problem} when it does not fit into the context */
-async function collect(tokens: Iterable<number>, param: string, signal: AbortSignal): Promise<number[]> {
+async function collect(tokens: Iterable<number>, max: number, param: string, signal: AbortSignal): Promise<number[]> {
   const all: number[] = [];
   for (const token of tokens) {
     all.push(token);
-    if (all.length > SHAPE.max_context_tokens)
-      throw new Problem(400, `This model's maximum context length is ${SHAPE.max_context_tokens} tokens.`, {
+    if (all.length > max)
+      throw new Problem(400, `This model's maximum context length is ${max} tokens.`, {
         param,
         code: 'context_length_exceeded',
       });

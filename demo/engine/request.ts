@@ -6,6 +6,7 @@ export const MAX_CHOICES = 128;
 const MAX_TOP_LOGPROBS = 20;
 const MAX_STOPS = 4;
 const MAX_MESSAGES = 100_000;
+const MAX_INPUTS = 2048;
 
 const penalty = z.number().min(-2).max(2).nullish();
 const common = {
@@ -43,6 +44,9 @@ export const chatRequestSchema = z.looseObject({
 export type ChatRequest = z.infer<typeof chatRequestSchema>;
 export type Message = ChatRequest['messages'][number];
 
+export const textsOf = ({ content }: Message): string[] =>
+  typeof content === 'string' ? [content] : (content ?? []).map((part) => part.text ?? '');
+
 export const responseRequestSchema = z.looseObject({
   ...common,
   input: z.union([
@@ -57,7 +61,29 @@ export const responseRequestSchema = z.looseObject({
 });
 export type ResponseRequest = z.infer<typeof responseRequestSchema>;
 
+export const messageRequestSchema = z.looseObject({
+  ...common,
+  messages: chatRequestSchema.shape.messages,
+  system: content,
+  max_tokens: z.int().min(1),
+  stop_sequences: z.array(z.string()).nullish(),
+});
+export type MessageRequest = z.infer<typeof messageRequestSchema>;
+
 const tokens = z.array(z.int().min(0)).min(1);
+
+export const embeddingRequestSchema = z.looseObject({
+  model: common.model,
+  input: z.union([
+    z.string().min(1),
+    z.array(z.string().min(1)).min(1).max(MAX_INPUTS),
+    tokens,
+    z.array(tokens).min(1).max(MAX_INPUTS),
+  ]),
+  encoding_format: z.enum(['float', 'base64']).nullish(),
+  dimensions: z.int().min(1).nullish(),
+});
+export type EmbeddingRequest = z.infer<typeof embeddingRequestSchema>;
 
 export const completionRequestSchema = z.looseObject({
   ...common,
@@ -97,19 +123,20 @@ export function parse<T>(schema: z.ZodType<T>, body: unknown): T {
   });
 }
 
+/** @throws {Problem} 400 for what the engine's model cannot do */
 export function sampling(
   request: ChatRequest | CompletionRequest,
-  {
-    max_tokens,
-    top_logprobs,
-    random_seed,
-  }: { max_tokens: number; top_logprobs: number | null; random_seed: () => number },
+  { llama, random_seed }: { llama: { readonly temperature: number } | null; random_seed: () => number },
+  { max_tokens, top_logprobs }: { max_tokens: number; top_logprobs: number | null },
 ): Sampling {
+  for (const param of ['logprobs', 'logit_bias'] as const)
+    if (llama !== null && request[param])
+      throw new Problem(400, `${param}: this model has none.`, { param, code: 'unsupported_value' });
   const stops = typeof request.stop === 'string' ? [request.stop] : (request.stop ?? []);
   return {
     max_tokens,
     min_tokens: request.ignore_eos ? Number.POSITIVE_INFINITY : (request.min_tokens ?? 0),
-    temperature: request.temperature ?? 1,
+    temperature: request.temperature ?? llama?.temperature ?? 1,
     top_p: request.top_p ?? 1,
     presence_penalty: request.presence_penalty ?? 0,
     frequency_penalty: request.frequency_penalty ?? 0,

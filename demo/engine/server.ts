@@ -13,10 +13,10 @@ export interface RunningEngine {
 
 /** @param options port 0, the default: any that is free; host: 127.0.0.1 */
 export async function startEngine(
-  options: { host?: string; port?: number; engine?: Engine } = {},
+  options: { host?: string; port?: number; engines?: readonly Engine[] } = {},
 ): Promise<RunningEngine> {
-  const { host = '127.0.0.1', port = 0, engine = createEngine() } = options;
-  const server = createAdaptorServer({ fetch: createEngineApp(engine).fetch }) as Server;
+  const { host = '127.0.0.1', port = 0, engines = [createEngine()] } = options;
+  const server = createAdaptorServer({ fetch: createEngineApp(engines).fetch }) as Server;
   // Behind a gateway that keeps connections, an idle one must not be closed under a request.
   server.keepAliveTimeout = 75_000;
   await new Promise<void>((resolve, reject) => {

@@ -3,7 +3,8 @@ import type { Piece } from './generate.ts';
 import type { Pick } from './sampler.ts';
 
 export interface Stopper {
-  readonly stopped: boolean;
+  /** The stop text that was found. */
+  readonly stop: string | null;
   /** What may go out now. */
   push(text: string, pick: Pick): Piece | null;
   /** What was held. */
@@ -13,7 +14,7 @@ export interface Stopper {
 export function createStopper(stops: readonly string[]): Stopper {
   let held = '';
   let tokens: { pick: Pick; start: number }[] = [];
-  let stopped = false;
+  let stop: string | null = null;
 
   /** Lets go the first `length` characters, and the tokens that began in them. */
   const release = (length: number): Piece | null => {
@@ -25,17 +26,16 @@ export function createStopper(stops: readonly string[]): Stopper {
     held = held.slice(length);
     return { text, tokens: out.map(({ pick }) => pick) };
   };
+  const isBefore = (found: string | null, other: string): boolean =>
+    found !== null && held.indexOf(found) <= held.indexOf(other);
   const check = (final: boolean): Piece | null => {
-    const cut = Math.min(...stops.map((stop) => held.indexOf(stop)).filter((at) => at >= 0));
-    if (cut !== Number.POSITIVE_INFINITY) {
-      stopped = true;
-      return release(cut);
-    }
-    return release(final ? held.length : held.length - Math.max(0, ...stops.map((stop) => begun(held, stop))));
+    for (const one of stops) if (held.includes(one) && !isBefore(stop, one)) stop = one;
+    if (stop !== null) return release(held.indexOf(stop));
+    return release(final ? held.length : held.length - Math.max(0, ...stops.map((one) => begun(held, one))));
   };
   return {
-    get stopped() {
-      return stopped;
+    get stop() {
+      return stop;
     },
     push(text, pick) {
       tokens.push({ pick, start: held.length });

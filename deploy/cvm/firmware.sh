@@ -29,12 +29,12 @@ cd edk2
 grep -v '^\(#\|$\)' debian/patches/series | while read -r change; do patch -p1 -s <"debian/patches/$change"; done
 sed -i '/Grub\/Grub.inf/d; /PREBUILD/d' OvmfPkg/AmdSev/AmdSevX64.dsc OvmfPkg/AmdSev/AmdSevX64.fdf
 # QEMU puts no hash of the files in fw_cfg's folder etc/boot/ into the guest's measured memory, and the firmware would start one of them, `shim`,
-# before the kernel: whoever runs the host would have a program of his own in the guest. Now they are verified like the kernel, which fails.
+# before the kernel: the host's operator would have a program of his own in the guest. Now they are verified like the kernel, which fails.
 loader=OvmfPkg/QemuKernelLoaderFsDxe/QemuKernelLoaderFsDxe.c
 sed -i '/^QemuKernelVerifyBlob (/,/FindKernelBlob/s/return EFI_SUCCESS;/DEBUG ((DEBUG_ERROR, "a file that is not measured\\n"));/' "$loader"
 [ "$(grep -c 'a file that is not measured' "$loader")" = 1 ] || { echo "firmware.sh: $loader is another than was expected" >&2; exit 1; }
 make -C BaseTools -j"$(nproc)" >"$work/tools.log" 2>&1 || { tail -20 "$work/tools.log" >&2; exit 1; }
-# It reads the arguments of whoever sources it.
+# It reads the arguments of the script that sources it.
 set --
 set +u
 . ./edksetup.sh >/dev/null

@@ -8,7 +8,7 @@
 #
 #   READY_WITHOUT_ATTESTATION=1   where nothing has attested after READY_WAIT_S seconds, the GPUs are set ready all the same
 #   READY_WAIT_S=120              how long the sidecar, and NVIDIA's services behind it, are waited for
-#   READY_USER=10001:10000        who asks for the attestation and checks it, which needs no root; empty: whoever runs this
+#   READY_USER=10001:10000        who asks for the attestation and checks it, which needs no root; empty: the user who runs this
 #
 # The rest are the sidecar's own variables (docs/configuration.md): the check needs SIDECAR_SOCKET, ATTESTER, RIM_URL, OCSP_URL.
 set -eu

@@ -75,6 +75,8 @@ export default defineConfig({
           { text: 'Attestation format', link: '/attestation' },
           { text: 'Security', link: '/security' },
           { text: 'Errors', link: '/errors' },
+          { text: 'Questions', link: '/faq' },
+          { text: 'Comparison', link: '/compare' },
           { text: 'Glossary', link: '/glossary' },
         ],
       },

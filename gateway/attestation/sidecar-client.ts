@@ -38,7 +38,7 @@ interface SidecarOptions {
   readonly onState?: (state: SidecarState, reason: string, refusal: Refusal | null) => void;
   /** A request to the sidecar is repeated. */
   readonly onRetry?: () => void;
-  /** A GPU signature over this number of responses was checked: over one alone, or over a batch. */
+  /** A GPU signature over this number of responses was checked: over a single one, or over a batch. */
   readonly onSigned?: (answers: number, kind: 'strict' | 'batch') => void;
   /** A sidecar with a processor is connected. */
   readonly onProcessor?: () => void;

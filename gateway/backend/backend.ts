@@ -94,7 +94,7 @@ export interface Backends extends Backend {
   /** The models of all backends, without duplicates, in the order of the file. @throws {Problem} where no backend lists its models */
   models(): Promise<readonly Model[]>;
   health(): Promise<BackendsHealth>;
-  /** Each backend, called alone with its own key. `serves`: whether requests for the model go to it. */
+  /** Each backend by itself, called with its own key. `serves`: whether requests for the model go to it. */
   readonly each: readonly {
     readonly name: string;
     readonly call: Backend['call'];

@@ -13,7 +13,7 @@ const MAX_MODEL_CHARACTERS = 256;
 const MAX_WEIGHT = 1_000;
 
 const WEIGHT = `must be a whole number from 1 to ${MAX_WEIGHT}`;
-const NAME = 'must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, and no number alone';
+const NAME = 'must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, and not only digits';
 const MODELS = `must be 1 to ${MAX_MODELS} names of models; without \`models\` a backend serves every model that no other names`;
 const MODEL = `must be a name of 1 to ${MAX_MODEL_CHARACTERS} characters`;
 const KEY_FILE = 'must be an absolute path';
@@ -21,7 +21,7 @@ const BACKENDS = `must be a list of 1 to ${MAX_BACKENDS} backends`;
 
 const backendSchema = z.strictObject({
   url: backendUrl('api_key_file'),
-  /** For logs, metrics and /health. A number alone is not allowed, because a backend without a name has its index as name. */
+  /** For logs, metrics and /health. Digits only are not allowed, because a backend without a name has its index as name. */
   name: z
     .string(NAME)
     .regex(/^(?!\d+$)[A-Za-z0-9._-]{1,64}$/, NAME)

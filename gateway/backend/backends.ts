@@ -65,7 +65,7 @@ class Group {
 class Table {
   readonly replicas: readonly Replica[];
   readonly #byModel: ReadonlyMap<string, Group>;
-  /** The backends that serve every model that no other names, and the first of them alone. null: there are none. */
+  /** The backends that serve every model that no other names, and the first of them. null: there are none. */
   readonly #others: Group | null;
   readonly #first: Group | null;
 

@@ -155,7 +155,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       else lastMetrics.set(worker, now);
     });
     await Promise.all(responses);
-    // Each worker counts once: one that ended during the wait is in `endedMetrics` alone.
+    // Each worker counts once: one that ended during the wait is only in `endedMetrics`.
     return AggregatorRegistry.aggregate([
       await endedMetrics,
       ...[...serving].map((worker) => lastMetrics.get(worker) ?? []),

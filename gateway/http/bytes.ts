@@ -33,7 +33,7 @@ export function indexOfByte(bytes: Uint8Array, byte: number, from: number): numb
 /** Above this size, reading, parsing and hashing happen on a worker thread, so that other requests do not wait. */
 export const MANY_BYTES = 256 * 1024;
 
-/** A large buffer is allocated once a quarter of the announced bytes has arrived: announcing a length alone takes no memory. */
+/** A large buffer is allocated once a quarter of the announced bytes has arrived: announcing a length takes no memory. */
 const PREALLOCATE_DIVISOR = 4;
 
 export class ChunkBuffer {

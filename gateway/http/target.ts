@@ -9,7 +9,7 @@ export const VERIFY_PATH = '/~sev_gpu@1.0/verify';
 /**
  * Returns the target as a path that begins with a slash, query included; null where it is not valid.
  * `http://any.host/v1/models` becomes `/v1/models`: this server is the authority under every name.
- * `*` names the server itself, for OPTIONS alone.
+ * `*` names the server itself, only for OPTIONS.
  */
 export function originForm(method: string, target: string): string | null {
   if (target.startsWith('/')) return target;

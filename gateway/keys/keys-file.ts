@@ -35,8 +35,7 @@ export function readLine(line: string, number: number): KeyLine {
   const [first = '', ...settings] = line.split(/\s+/);
   // A line that begins like a hashed key is one: a mistyped hash must never be taken for a key.
   if (!/:sha\d/i.test(first)) {
-    if (settings.length > 0)
-      throw new KeyLineError('a plain key stands alone on its line, and so does a comment, after #');
+    if (settings.length > 0) throw new KeyLineError('a line is one plain key, or a comment after #');
     return { name: `line-${number}`, digest: digestOf(first), limits: NO_LIMITS, plain: true };
   }
   const [name = '', scheme, hex = '', ...rest] = first.split(':');

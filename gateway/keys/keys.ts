@@ -172,7 +172,7 @@ export function noSuchModel(model: string): Problem {
   return new Problem('model_not_found', `The model \`${name}\` does not exist or you do not have access to it.`);
 }
 
-// Management: routes that change the backend or show its internals are for admin keys alone. The gateway has one key for the backend, often
+// Management: routes that change the backend or show its internals are only for admin keys. The gateway has one key for the backend, often
 // its most powerful one, and without this check clients could reach all that this key allows.
 
 /** Segments that may come before a route's name: a backend may have the same route under each. */

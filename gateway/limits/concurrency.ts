@@ -12,7 +12,7 @@ export type ConcurrencySettings = Pick<
   | 'max_attestations_waiting'
   | 'max_body_bytes'
   | 'max_answer_bytes'
-  // Per key. 0: no limit. null: half of the total, so that no key alone can take everything.
+  // Per key. 0: no limit. null: half of the total, so that no single key can take everything.
   | 'max_concurrent_per_key'
   | 'max_streams_per_key'
   | 'max_tee_per_key'

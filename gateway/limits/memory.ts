@@ -52,7 +52,7 @@ interface Part {
   readonly setting: string;
 }
 
-/** Returns the worst case of all processes in total. `heap_bytes`: V8's heap limit in a process that serves alone. */
+/** Returns the worst case of all processes in total. `heap_bytes`: V8's heap limit in a single process. */
 export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStatistics().heap_size_limit): Part[] {
   const { workers } = settings;
   const processes = workers === 1 ? 1 : workers + 1;

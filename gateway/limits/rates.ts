@@ -30,7 +30,7 @@ export type MakeLimiter = (options: { points: number; duration: number; keyPrefi
 
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
 
-/** Makes a counter that all gateways share. While the server cannot be reached, each gateway counts alone, with `fallback`. */
+/** Makes a counter that all gateways share. While the server cannot be reached, each gateway counts by itself, with `fallback`. */
 export function inStore(connection: Connection, fallback: MakeLimiter): MakeLimiter {
   return (options) => {
     const alone = fallback(options);

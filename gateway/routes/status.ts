@@ -55,7 +55,7 @@ async function auditHealth(audit: AuditLog | null): Promise<Health['audit']> {
 export function metrics({ config, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
     if (config.metrics_port !== null)
-      throw new Problem('not_found', `Metrics are served on port ${config.metrics_port} (METRICS_PORT) alone.`);
+      throw new Problem('not_found', `Metrics are served only on port ${config.metrics_port} (METRICS_PORT).`);
     if (config.workers > 1)
       throw new Problem(
         'not_found',

@@ -142,7 +142,7 @@ function tokensOf(counts: Counts, events: number | null): Tokens {
   const cached = prompt_tokens === undefined ? cache_read_input_tokens + cache_creation_input_tokens : 0;
   const output = counts.completion_tokens ?? counts.output_tokens ?? 0;
   const input = cached + (prompt_tokens ?? input_tokens ?? Math.max(0, (counts.total_tokens ?? 0) - output));
-  // Input tokens alone are the usage at the start of a stream.
+  // At the start of a stream the usage has only input tokens.
   if (['completion_tokens', 'output_tokens', 'total_tokens'].some((name) => name in counts))
     return { input, output, source: 'backend' };
   return events === null ? NO_TOKENS : { input, output: events, source: 'events' };

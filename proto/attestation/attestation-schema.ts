@@ -28,7 +28,7 @@ export const evidenceSchema: z.ZodType<Evidence> = z
   .describe('One device’s signed measurement report and the certificates of the key that signed it');
 
 export const batchSchema = z.strictObject({
-  salt: digestSchema.describe('32 random bytes of this answer alone, 64 lowercase hex digits'),
+  salt: digestSchema.describe('32 random bytes of this answer only, 64 lowercase hex digits'),
   leaf_index: z
     .int()
     .min(0)
@@ -101,7 +101,7 @@ export const attestationSchema: z.ZodType<Attestation> = z.looseObject({
     .describe('What each device signed. Everything that `token` says can be checked with it'),
   batch: batchSchema
     .optional()
-    .describe('The answer’s place among those that share the nonce; absent where the nonce is this answer’s alone'),
+    .describe('The answer’s place among those that share the nonce; absent where the nonce is only this answer’s'),
   cpu: cpuSchema
     .optional()
     .describe('The processor’s session that the answer was signed in; absent where no processor signs'),

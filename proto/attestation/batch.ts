@@ -8,7 +8,7 @@ export const MAX_PATH = 12;
 
 /** The member `batch` of an attestation. */
 export interface Batch {
-  /** 32 random bytes of this leaf alone, in hex. Without them, a client of another leaf could confirm a guess of this raw. */
+  /** 32 random bytes of this leaf only, in hex. Without them, a client of another leaf could confirm a guess of this raw. */
   readonly salt: string;
   /** From 0. The order of leaves is random. */
   readonly leaf_index: number;
@@ -45,7 +45,7 @@ export const leafMessage = (salt: Uint8Array, rawHash: Uint8Array): Bytes => con
 
 export const nodeMessage = (left: Uint8Array, right: Uint8Array): Bytes => concat([NODE, left, right]);
 
-/** The SHA-256 of this message is the nonce. It includes the tree's size, which a path alone does not fix. */
+/** The SHA-256 of this message is the nonce. It includes the tree's size, which a path does not fix. */
 export function nonceMessage(tree_size: number, root: Uint8Array): Bytes {
   const size = new Uint8Array(8);
   new DataView(size.buffer).setUint32(4, tree_size);

@@ -144,7 +144,7 @@ export class EventReader<E> {
     }
     if (this.#named && startsWith(text, EVENT)) return this.#readName(text);
     if (!startsWith(text, DATA)) throw malformed('a line is neither data nor a comment');
-    if (text.includes(CR)) throw malformed('a line ends in CR alone');
+    if (text.includes(CR)) throw malformed('a line ends in CR only');
     const value = text.subarray(text[DATA.length] === SPACE ? DATA.length + 1 : DATA.length);
     this.#limit(value.length + 1);
     this.#lines.push(value);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import pickle
 import re
 import threading
 import time
@@ -252,16 +253,20 @@ def test_a_refusal_carries_every_check(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code"),
+    ("given", "code", "words"),
     [
-        ({}, None),
-        ({"policy": Policy(min_level="gpu")}, "policy_refused"),
-        ({"simulated_root": None, "roots": Roots(device=text("parts/device-root.pem"))}, None),
-        ({"simulated_root": None, "policy": Policy(min_level="none")}, "simulated_root_refused"),
+        ({}, None, None),
+        ({"policy": Policy(min_level="gpu")}, "policy_refused", "the level is none; you demand gpu"),
+        ({"simulated_root": None, "roots": Roots(device=text("parts/device-root.pem"))}, None, None),
+        (
+            {"simulated_root": None, "policy": Policy(min_level="none")},
+            "simulated_root_refused",
+            "the GPU is simulated: pass its root (simulated_root)",
+        ),
     ],
 )
 def test_the_least_level_is_gpu_unless_a_simulated_root_or_a_level_is_named(
-    given: dict[str, Any], code: str | None
+    given: dict[str, Any], code: str | None, words: str | None
 ) -> None:
     answer = recorded("chat-whole")
     heard = ask_recorded("sync", answer, network(answer), without=Without(True, True), **given)
@@ -271,6 +276,9 @@ def test_the_least_level_is_gpu_unless_a_simulated_root_or_a_level_is_named(
     causes = [one.__cause__ for one in heard.refusals]
     failed = [check.name for cause in causes for check in cause.checks if check.status == "fail"]
     assert failed == {None: [], "policy_refused": ["policy"], "simulated_root_refused": ["report_chain"]}[code]
+    assert [str(pickle.loads(pickle.dumps(one))) for one in heard.refusals] == [
+        f"The attestation of the answer does not verify: {words}." for _ in causes
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)

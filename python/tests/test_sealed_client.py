@@ -25,7 +25,7 @@ from pyhpke import OpenError
 
 import countersign_verify.sealed.sessions
 import countersign_verify.sealed.transport
-from countersign_verify import Check, Policy, UnprovenAnswerError
+from countersign_verify import Check, Policy, UnprovenAnswerError, verifying_client
 from countersign_verify.sealed import (
     AsyncSealedTransport,
     SealedError,
@@ -754,6 +754,35 @@ def test_an_answer_that_is_signed_in_another_session_is_refused(
         assert json.loads(heard.content)["error"]["code"] == "session_mismatch"
     # The gateway's session may be newer than the one that was verified: it is asked for once more.
     assert gateway.sessions() == 2
+
+
+class Copying(httpx.BaseTransport):
+    """A transport of somebody else's, which makes another Response and drops the extensions."""
+
+    def __init__(self, inner: httpx.BaseTransport) -> None:
+        self._inner = inner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._inner.handle_request(request)
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=answer.stream)
+
+
+def test_a_wrapper_that_makes_another_response_loses_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = recorded("chat-whole")
+    parts = [answer.answer[at : at + 700] for at in range(0, len(answer.answer), 700)]
+    gateway = Gateway(script=lambda _: message(200, *parts))
+
+    def ask() -> httpx.Response:
+        carrier = httpx.Client(transport=httpx.MockTransport(gateway))
+        sealed = SealedTransport(f"{HOST}/v1", carrier, **options(), policy=Policy(min_level="none"))
+        with verifying_client(transport=Copying(sealed), **options()) as client:
+            headers = {"content-type": "application/json"}
+            return client.post(HOST + answer.endpoint, content=answer.request, headers=headers)
+
+    first = ask()
+    assert first.status_code == 200, first.text
+    monkeypatch.setattr(countersign_verify.sealed.sessions, "name_of", lambda _: "another session's key")
+    assert ask().json()["error"]["code"] == "session_mismatch"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,11 +15,11 @@ export function configuration(): string {
 
 <!-- Made by \`npm run make docs\` from the schemas in gateway/config.ts and in the config.ts of the others: change it there. -->
 
-Each process reads its settings from the environment when it starts. A wrong one stops the start with one line that names it.
+Each process reads its settings from the environment when it starts. A wrong setting stops the process with one line that names it.
 An empty one counts as unset. Names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.
 What a client gets past a limit: [limits](operate.md#limits).
 
-\`MAX_…_PER_KEY\`: 0 is no limit; the key's own setting comes first. Where no default stands, it is half of all, without API keys no limit.
+\`MAX_…_PER_KEY\`: 0 means no limit; a key's own setting overrides it. Without a default it is half of the service's limit; without API keys there is no limit.
 
 ## Gateway
 
@@ -47,6 +47,6 @@ With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. Ctrl-C g
 
 ## Demo engine
 
-The launcher sets \`HOST\` and \`PORT\` itself. Started alone, \`node demo/engine/main.ts\` reads ${namesAndDefaults(engine)}.
+The launcher sets \`HOST\` and \`PORT\` itself. Started by itself, \`node demo/engine/main.ts\` reads ${namesAndDefaults(engine)}.
 `;
 }

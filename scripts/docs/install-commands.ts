@@ -12,8 +12,7 @@ const PAGES: Readonly<Record<string, readonly (readonly [copy: string, registry:
     ['venv/bin/pip install "$repo/python" openai', 'venv/bin/pip install countersign-verify openai'],
   ],
   'docs/sealed.md': [
-    ['# Node: the package of the Quickstart', '# Node: npm install @countersign/verify'],
-    ["# Python: pip install './python[sealed]'", "# Python: pip install 'countersign-verify[sealed]'"],
+    ['venv/bin/pip install "$repo/python[sealed]"', "venv/bin/pip install 'countersign-verify[sealed]'"],
   ],
   'packages/verify/README.md': [
     [

@@ -42,7 +42,7 @@ export async function metricsPage(): Promise<string> {
 
 <!-- Made by \`npm run make docs\` from gateway/telemetry/: change it there. -->
 
-\`GET /metrics\` has Prometheus' text format. Without API keys it is on the main port, with them on \`METRICS_PORT\` alone
+\`GET /metrics\` has Prometheus' text format. Without API keys it is on the main port, with them only on \`METRICS_PORT\`
 ([configuration](configuration.md)).
 
 Names follow OpenTelemetry's conventions for generative AI and HTTP.
@@ -53,7 +53,7 @@ else that a client wrote.
 |---|---|---|---|
 ${rows}
 
-Those with the label \`key\` are there with API keys alone.
+Those with the label \`key\` are there only with API keys.
 
 NVIDIA's programs (\`nvtrust\`, \`nvattest\`) collect and appraise in one step, which counts as collection.
 

@@ -21,7 +21,7 @@ export interface Kit {
   readonly service: { readonly key: KeyObject; readonly publicKey: KeyObject };
 }
 
-/** What a case is, but for its file's name. */
+/** A case, without its file's name. */
 export type Made = Omit<Vector, 'check' | 'expect' | 'options'> & {
   readonly options?: Partial<VectorOptions>;
   readonly skipped?: readonly CheckName[];

@@ -1,4 +1,4 @@
-// A folder that keeps fetched documents across restarts, one file for each id. Nothing in it is trusted: whoever reads a file verifies
+// A folder that keeps fetched documents across restarts, one file for each id. Nothing in it is trusted: the reader of a file verifies
 // its contents.
 //
 // A file is:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the configfs-tsm entry through which the sidecar gets reports, and gives its files to a group. Run as root, once a boot.
-# The kernel checks only file modes: whoever may write `inblob` and read `outblob` can have the processor sign 64 bytes.
+# The kernel checks only file modes: a user who may write `inblob` and read `outblob` can have the processor sign 64 bytes.
 #
 #   tsm-entry.sh GROUP
 set -eu

@@ -1,4 +1,4 @@
-// Collects a confidential VM's evidence from Linux's configfs-tsm: whoever writes 64 bytes to an entry's `inblob` and reads its
+// Collects a confidential VM's evidence from Linux's configfs-tsm: a process that writes 64 bytes to an entry's `inblob` and reads its
 // `outblob` has the processor sign them (Linux, Documentation/ABI/testing/configfs-tsm-report).
 import { randomBytes } from 'node:crypto';
 import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';

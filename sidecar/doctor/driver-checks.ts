@@ -75,7 +75,7 @@ export async function checkLkca(
   const write = `as root: echo '${LINE}' > ${MODPROBE}/nvidia-lkca.conf && update-initramfs -u, then restart the machine`;
   if (container !== null)
     return [
-      warn(LKCA, `${seen}; whether ${MODPROBE} loads it is to be seen on the node alone`, `on the node, ${write}`),
+      warn(LKCA, `${seen}; whether ${MODPROBE} loads it is to be seen only on the node`, `on the node, ${write}`),
     ];
   if (!(await loadsAlgorithms(host))) return [warn(LKCA, `${seen}, and nothing in ${MODPROBE} loads it before`, write)];
   if (driver === null) return [ok(LKCA, `${MODPROBE} loads ecdsa_generic and ecdh before the driver`)];

@@ -200,7 +200,7 @@ export function createNscq(library: NscqLibrary): Nscq {
     const path = `/${label}/${property}`;
     const [first, ...others] = await observed(kind, path);
     if (first === undefined || first.label !== label || others.length > 0)
-      throw refusal('nscq_error', `${path} was not answered by that switch alone`);
+      throw refusal('nscq_error', `${path} was not answered by only that switch`);
     return first.value;
   }
 

@@ -65,7 +65,7 @@ export async function listenOnInherited(server: Server, fd: number): Promise<voi
       { cause },
     );
   }
-  // Only a network socket has an address here. It is refused, because whoever reaches the sidecar can have the GPU sign.
+  // Only a network socket has an address here. It is refused, because everybody who reaches the sidecar can have the GPU sign.
   if (server.address() === null) return;
   server.close();
   throw new SocketError('not_a_unix_socket', 'the inherited socket is not a Unix socket');

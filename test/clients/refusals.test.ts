@@ -74,13 +74,22 @@ const broken: Network = async (input, init) => {
   return new Response(body, { headers: { 'content-type': 'application/json' } });
 };
 
-/** What goes wrong, and the code that the client's error must have. */
-const REFUSALS: Readonly<Record<string, readonly [code: string, options: VerifyingFetchOptions]>> = {
-  'a changed answer': ['response_mismatch', { fetch: changing((text) => text.replace('Hello.', 'Hullo.')) }],
-  'no attestation': ['attestation_missing', { fetch: changing((text) => text.replace(/,"attestation":.*\}$/s, '}')) }],
+/** What goes wrong, the code that the client's error must have, and what its message must say. */
+const REFUSALS: Readonly<Record<string, readonly [code: string, options: VerifyingFetchOptions, words: string]>> = {
+  'a changed answer': [
+    'response_mismatch',
+    { fetch: changing((text) => text.replace('Hello.', 'Hullo.')) },
+    'another answer was signed than arrived',
+  ],
+  'no attestation': [
+    'attestation_missing',
+    { fetch: changing((text) => text.replace(/,"attestation":.*\}$/s, '}')) },
+    'ended without an attestation',
+  ],
   'another request': [
     'request_mismatch',
     { fetch: (input, init) => fetch(input, { ...init, body: String(init?.body).replace('Hi', 'Ho') }) },
+    'another request was signed than was sent',
   ],
   'an answer of another type': [
     'response_not_provable',
@@ -88,12 +97,21 @@ const REFUSALS: Readonly<Record<string, readonly [code: string, options: Verifyi
       fetch: async (input, init) =>
         new Response(await (await fetch(input, init)).text(), { headers: { 'content-type': 'text/html' } }),
     },
+    'a status or a type that no proof covers',
   ],
-  'an answer that breaks off': ['response_broken', { fetch: broken }],
-  'an answer that is too large': ['response_too_large', { max_stream_bytes: 100 }],
-  'a proof that is too old': ['too_old', { at: new Date(Date.now() + 3_600_000) }],
-  'a level that is too low': ['policy_refused', { policy: { minLevel: 'gpu' } }],
-  'a simulated GPU that was not named': ['simulated_root_refused', {}],
+  'an answer that breaks off': ['response_broken', { fetch: broken }, 'broke off before its end'],
+  'an answer that is too large': ['response_too_large', { max_stream_bytes: 100 }, 'larger than what is kept'],
+  'a proof that is too old': [
+    'too_old',
+    { at: new Date(Date.now() + 3_600_000) },
+    'seconds old; at most 300 are accepted',
+  ],
+  'a level that is too low': ['policy_refused', { policy: { minLevel: 'gpu' } }, 'the level is none; you demand gpu'],
+  'a simulated GPU that was not named': [
+    'simulated_root_refused',
+    {},
+    'the GPU is simulated: pass its root (simulatedRoot)',
+  ],
 };
 
 /** All that an error has for a program to read. */
@@ -104,21 +122,25 @@ function codeIn(error: unknown): unknown {
 }
 
 describe.each(Object.entries(CLIENTS))('%s', (name, ask) => {
-  it.each(Object.entries(REFUSALS))('throws for %s, after one backend call', async (what, [code, options]) => {
-    service.backend.script =
-      name === '@anthropic-ai/sdk'
-        ? answer(JSON.stringify(messageBody([{ type: 'text', text: 'Hello.' }])))
-        : chatAnswer('Hello.');
-    const before = service.backend.seen.length;
-    const simulatedRoot = service.sidecar.attester.simulated?.root;
-    const told: string[] = [];
-    const error = await ask({
-      ...(what.startsWith('a simulated GPU') ? {} : { simulatedRoot }),
-      onUnproven: (one) => void told.push(one.code),
-      ...options,
-    }).catch((cause: unknown) => cause);
-    expect(error).toBeInstanceOf(Error);
-    expect(error).not.toBeInstanceOf(UnprovenAnswerError);
-    expect([codeIn(error), told, service.backend.seen.length - before]).toEqual([code, [code], 1]);
-  });
+  it.each(Object.entries(REFUSALS))(
+    'throws for %s, after one backend call, and its message has the cause',
+    async (what, [code, options, words]) => {
+      service.backend.script =
+        name === '@anthropic-ai/sdk'
+          ? answer(JSON.stringify(messageBody([{ type: 'text', text: 'Hello.' }])))
+          : chatAnswer('Hello.');
+      const before = service.backend.seen.length;
+      const simulatedRoot = service.sidecar.attester.simulated?.root;
+      const told: string[] = [];
+      const error = await ask({
+        ...(what.startsWith('a simulated GPU') ? {} : { simulatedRoot }),
+        onUnproven: (one) => void told.push(one.code),
+        ...options,
+      }).catch((cause: unknown) => cause);
+      expect(error).toBeInstanceOf(Error);
+      expect((error as Error).message).toContain(words);
+      expect(error).not.toBeInstanceOf(UnprovenAnswerError);
+      expect([codeIn(error), told, service.backend.seen.length - before]).toEqual([code, [code], 1]);
+    },
+  );
 });

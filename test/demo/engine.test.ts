@@ -5,11 +5,11 @@ import { type RunningEngine, startEngine } from '../../demo/engine/server.ts';
 import * as words from '../../demo/engine/words.ts';
 
 const engine = createEngine();
-const app = createEngineApp(engine);
+const app = createEngineApp([engine]);
 let running: RunningEngine;
 
 beforeAll(async () => {
-  running = await startEngine({ engine });
+  running = await startEngine({ engines: [engine] });
 });
 afterAll(() => running.close());
 
@@ -292,7 +292,7 @@ test('over HTTP the first event comes at once, and a client that goes ends the g
       return name === 'head_bias' ? logits : Reflect.get(target, name);
     },
   });
-  const server = await startEngine({ engine: { ...counted, model: { ...engine.model, weights } } });
+  const server = await startEngine({ engines: [{ ...counted, model: { ...engine.model, weights } }] });
   const send = async (stream: boolean) => {
     const leave = new AbortController();
     const sent = fetch(`${server.url}${CHAT}`, {

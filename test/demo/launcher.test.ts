@@ -167,7 +167,7 @@ describe('npm start', () => {
     launcher = start();
     expect((await launcher.exited).code).toBe(1);
     expect(launcher.output()).toMatch(
-      /^countersign: cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\): another program listens there; PORT=\d+ npm start takes another port$/m,
+      /^countersign: cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\): another program listens there; beside it: PORT=(\d+) SIDECAR_SOCKET=run\/sidecar-\1\.sock npm start$/m,
     );
     expect(launcher.output()).not.toContain('ready');
     squatter.close();

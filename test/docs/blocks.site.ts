@@ -10,7 +10,7 @@ import { freePort } from '../support/harness.ts';
 import { installPackages } from '../support/npm-packages.ts';
 import { type Block, blocks, ROOT, read } from './markdown.ts';
 
-const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md'];
+const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md', 'docs/sealed.md'];
 /** A block may be left out for these alone. */
 const REASONS = ['needs a real GPU', 'a fragment'];
 const SERVICE = 'http://127.0.0.1:8080';
@@ -69,7 +69,8 @@ const missing = !git
 function strangersEnvironment(home: string, node: string, port: number): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(
     ([name]) =>
-      !/^(npm_|VITEST|NODE_|CANARY_|PYTHON|VIRTUAL_ENV|XDG_)/i.test(name) || /^npm_config_registry$/i.test(name),
+      !/^(npm_|VITEST|NODE_(OPTIONS|ENV|PATH)|CANARY_|PYTHON|VIRTUAL_ENV|XDG_)/i.test(name) ||
+      /^npm_config_registry$/i.test(name),
   );
   const path = (process.env.PATH ?? '').split(delimiter).filter((part) => !part.includes('node_modules'));
   return {
@@ -86,6 +87,7 @@ function strangersEnvironment(home: string, node: string, port: number): NodeJS.
 class Stranger {
   readonly folder = mkdtempSync(join(tmpdir(), 'countersign-stranger-'));
   readonly #where = join(this.folder, 'where');
+  readonly #variables = join(this.folder, 'variables');
   readonly #env: NodeJS.ProcessEnv;
   readonly #url: string;
   #cwd = join(this.folder, 'copy');
@@ -94,6 +96,7 @@ class Stranger {
   constructor(port: number, node: string) {
     const home = join(this.folder, 'home');
     mkdirSync(home);
+    writeFileSync(this.#variables, '');
     execFileSync('git', ['clone', '--quiet', '--no-hardlinks', ROOT, this.#cwd]);
     this.#env = strangersEnvironment(home, node, port);
     this.#url = `http://127.0.0.1:${port}`;
@@ -105,7 +108,8 @@ class Stranger {
   async run({ command, expected, files }: Step): Promise<{ code: number | string | null; output: string }> {
     for (const [name, text] of Object.entries(files)) writeFileSync(join(this.#cwd, name), this.#here(text));
     const lasting = /^npm start$/m.test(command);
-    const script = `set -e\ntrap 'pwd > ${this.#where}' EXIT\n${this.#here(command)}`;
+    // One shell to its end, of which folder and variables stay.
+    const script = `set -e\n. ${this.#variables}\ntrap 'pwd > ${this.#where}; declare -p repo > ${this.#variables} 2> /dev/null || :' EXIT\n${this.#here(command)}`;
     const child = spawn('bash', ['-c', script], {
       cwd: this.#cwd,
       env: this.#env,

@@ -2,12 +2,12 @@ import { expect, it } from 'vitest';
 import { startProcess } from '../support/process.ts';
 
 it.each([
-  ['demo/main.ts', 'countersign'],
-  ['gateway/main.ts', 'gateway'],
-  ['sidecar/main.ts', 'sidecar'],
+  ['demo/main.ts', 'countersign: the only option is --model'],
+  ['gateway/main.ts', 'gateway: there are no options'],
+  ['sidecar/main.ts', 'sidecar: there are no options'],
 ])(
-  '%s starts nothing with options, of which it has none, and says where its settings are',
-  async (script, name) => {
+  '%s starts nothing with options, that it does not have, and says where its settings are',
+  async (script, words) => {
     for (const option of ['--help', '--port=9000']) {
       const process = startProcess(script, [option], { BACKEND_URL: 'http://127.0.0.1:1/v1', PORT: '0' });
       const end = setTimeout(() => void process.kill('SIGKILL'), 10_000);
@@ -15,7 +15,7 @@ it.each([
       clearTimeout(end);
       expect([code, process.output()]).toEqual([
         1,
-        `${name}: there are no options: settings are environment variables, all of them in docs/configuration.md\n`,
+        `${words}: settings are environment variables, all of them in docs/configuration.md\n`,
       ]);
     }
   },

@@ -12,6 +12,13 @@ const DRIVER = fileURLToPath(new URL('verifying_clients.py', import.meta.url));
 const python = makeVenv(REQUIREMENTS, 'verifying-clients-venv');
 const skipped = python === null ? ' SKIPPED: PyPI cannot be reached' : '';
 
+interface Failure {
+  readonly type: string;
+  readonly bases: readonly string[];
+  readonly code: string | null;
+  readonly message: string;
+}
+
 interface Outcome {
   readonly text: string;
   readonly arguments: string;
@@ -20,7 +27,7 @@ interface Outcome {
   readonly proofs: readonly string[];
   /** The code of each refusal that `on_unproven` was told. */
   readonly refusals: readonly string[];
-  readonly failure: { readonly type: string; readonly bases: readonly string[]; readonly code: string | null } | null;
+  readonly failure: Failure | null;
   /** Requests that the network between client and gateway saw. */
   readonly calls: number;
 }
@@ -39,9 +46,9 @@ beforeEach(() => {
 /** Requests that reached the backend in this test. */
 const backendCalls = () => service.seen.length - before;
 
-async function ask(client: string, network: string, stream: boolean, model = 'hello'): Promise<Outcome> {
+async function ask(client: string, network: string, stream: boolean, model = 'hello', given = {}): Promise<Outcome> {
   const { url, key, simulatedRoot: root } = service;
-  return clients.ask({ url, key, root, client, network, stream, model });
+  return clients.ask({ url, key, root, minLevel: null, client, network, stream, model, ...given });
 }
 
 const CLIENTS = [
@@ -81,6 +88,15 @@ describe.skipIf(python === null).each(CLIENTS)(`%s through a verifying client${s
     expect(outcome).toMatchObject({ text: '', proofs: [], refusals: [code], failure: { code }, calls: 1 });
     expect(outcome.failure?.bases).toContain('UnprocessableEntityError');
     expect(backendCalls()).toBe(1);
+  });
+
+  test.each([
+    [{ minLevel: 'gpu' }, 'the level is none; you demand gpu'],
+    [{ root: null }, 'the GPU is simulated: pass its root (simulated_root)'],
+  ])('says in its message what %j lacks', async (given, words) => {
+    const outcome = await ask(client, 'as it is', false, 'hello', given);
+    expect(outcome.failure?.message).toContain(words);
+    expect(await ask(client, 'as it is', false)).toMatchObject({ failure: null, proofs: [endpoint] });
   });
 
   test.each([

@@ -14,7 +14,7 @@ import httpx2
 import langchain_openai
 import openai
 
-from countersign_verify import UnprovenAnswerError, verifying_async_client, verifying_client
+from countersign_verify import Policy, UnprovenAnswerError, verifying_async_client, verifying_client
 
 WEATHER = {
     "name": "get_weather",
@@ -77,12 +77,13 @@ class Network:
 
 
 class Outcome:
-    def __init__(self, network, root):
+    def __init__(self, network, root, min_level):
         self.network = network
         self.text, self.arguments, self.finish = "", "", None
         self.proofs, self.refusals, self.failure = [], [], None
         self.options = {
             "simulated_root": root,
+            "policy": Policy(min_level=min_level),
             "on_verified": lambda proof: self.proofs.append(proof.exchange.endpoint),
             "on_unproven": lambda error: self.refusals.append(error.code),
         }
@@ -96,6 +97,7 @@ class Outcome:
             "type": type(error).__name__,
             "bases": [base.__name__ for base in type(error).__mro__],
             "code": code,
+            "message": str(error),
         }
 
     def json(self):
@@ -250,7 +252,7 @@ def main():
         url = question["url"]
         network = networks[url] = networks.get(url) or Network(url)
         network.mode, network.calls = question["network"], 0
-        outcome = Outcome(network, question["root"])
+        outcome = Outcome(network, question["root"], question["minLevel"])
         try:
             asked = CLIENTS[question["client"]](question, outcome, network.url)
             if asked is not None:

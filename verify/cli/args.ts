@@ -1,8 +1,10 @@
 // Reads the command line: what to check, with what, and how to print it.
+import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/index.ts';
 import { LEVELS, type Level } from '../index.ts';
+import { distance, nearest } from '../policy/known-options.ts';
 import { SHELLS, type Shell, usage, usageOf } from './help.ts';
 import { UsageError } from './input.ts';
 import { COMMANDS, type Command, DEMANDS, OF_SERVICE } from './table.ts';
@@ -48,6 +50,7 @@ export interface Arguments {
   readonly json: boolean;
   readonly ear: boolean;
   readonly quiet: boolean;
+  readonly verbose: boolean;
   /** Of `export`. */
   readonly form: (typeof FORMS)[number] | null;
   /** Of `collateral`. */
@@ -90,6 +93,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   if (first === undefined) throw new UsageError('a FILE or a command is needed');
   if (OF_SERVICE.some(({ name }) => name === first))
     throw new UsageError(`${first} belongs to the service: run it in its folder or in its image`);
+  if (named === undefined) refuseNoCommand(first, rest);
   // `countersign FILE` is `countersign verify FILE`.
   const command = named ?? (COMMANDS[0] as Command);
   const { values, positionals } = parse(named === undefined ? argv : rest, command);
@@ -148,6 +152,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     json: flag('json'),
     ear: flag('ear'),
     quiet: flag('quiet'),
+    verbose: flag('verbose'),
     form: forms[0] ?? null,
     into: text('into'),
     baseUrl: read('base-url', (value) => url('--base-url', value)),
@@ -166,6 +171,20 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   };
 }
 
+/** How many characters of a command's name may be wrong before it counts as a FILE's name. */
+const MAX_WRONG = 2;
+
+/** @throws {UsageError} for a misspelt command, which is no FILE either. */
+function refuseNoCommand(first: string, [second = '-']: readonly string[]): void {
+  if (!/^[a-z]+$/.test(first) || existsSync(first)) return;
+  const near = nearest(
+    first,
+    [...COMMANDS, ...OF_SERVICE].map(({ name }) => name),
+  );
+  if (!second.startsWith('-') || distance(first, near) <= MAX_WRONG)
+    throw new UsageError(`there is no command ${first}: the nearest is ${near}`);
+}
+
 /** The one operand; an empty text for a command without operands. @throws {UsageError} */
 function fileIn([file, ...more]: readonly string[], { name, operands }: Command): string {
   if (operands === '') {
@@ -173,7 +192,7 @@ function fileIn([file, ...more]: readonly string[], { name, operands }: Command)
     return '';
   }
   if (file === undefined) throw new UsageError(`${name}: a FILE is needed`);
-  if (more.length > 0) throw new UsageError(`one FILE at a time, not ${more.length + 1}`);
+  if (more.length > 0) throw new UsageError('one FILE at a time');
   return file;
 }
 

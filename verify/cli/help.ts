@@ -172,7 +172,7 @@ export function manPage(): string {
     '.SH EXIT STATUS',
     ...EXIT_STATUS.flatMap(([code, text]) => ['.TP', `.B ${code}`, roff(text)]),
     '.SH ENVIRONMENT',
-    '.TP\n.B NO_COLOR\nNo colours, whatever its value.',
+    '.TP\n.B NO_COLOR\nNo colours, where it is not empty.',
     '.TP\n.B OPENAI_API_KEY\nThe API key of \\fBreplay\\fR, where no file is named.',
     '.SH EXAMPLES',
     '.nf',

@@ -73,10 +73,11 @@ function refuseOptions(given: readonly string[], { words, unfit }: Pick<Row, 'wo
 }
 
 /** The last line for what passes: only an answer is valid. @param level null: of a processor's evidence, which has none. */
-export function passedWords(kind: FileKind, level: string | null): string {
+export function passedWords(kind: FileKind, level: string | null, simulated = false): string {
   if (isAnswer(kind)) return `VALID (level: ${level})`;
   const what = kind === 'unknown' ? 'a file' : KINDS[kind].words;
-  return `PASSED: ${what}, about no answer${level === null ? '' : ` (level: ${level})`}`;
+  const how = level === null ? (simulated ? ' (simulated)' : '') : ` (level: ${level})`;
+  return `PASSED: ${what}, about no answer${how}`;
 }
 
 /** By its shape alone. @param input a text, or the bytes of a stream. */
@@ -99,7 +100,7 @@ function isChunk({ object, choices }: Readonly<Record<string, unknown>>): boolea
   return choices.every((choice) => !isObject(choice) || !('message' in choice));
 }
 
-function parsed(text: string): unknown {
+export function parsed(text: string): unknown {
   try {
     return parseBounded(unquoted(text, INPUT_LIMITS), INPUT_LIMITS);
   } catch (error) {

@@ -22,42 +22,65 @@ import { completion } from './help.ts';
 import { INPUT_LIMITS, readInput, readText, UsageError } from './input.ts';
 import { demandsProcessor, type FileKind, fileKindOf, isAnswer, refuseMisfit, refuseOtherProcessor } from './kinds.ts';
 import { replay } from './replay.ts';
-import { plain, printCpuReport, printReport } from './report.ts';
+import { type Printing, plain, printCpuReport, printReport } from './report.ts';
+import { strangerIn } from './stranger.ts';
 
 const { env, stdout } = process;
-const coloured = stdout.isTTY === true && env.NO_COLOR === undefined && env.TERM !== 'dumb';
+const coloured = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+/** No clock is right that is before this version. */
+const MADE = '2026-11-23';
 
 try {
   process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
-  if (!(error instanceof UsageError || error instanceof UnsupportedSystemError)) throw error;
-  console.error(`countersign: ${plain(error.message)}\nsee --help`);
+  console.error(troubleIn(error).map(plain).join('\n'));
   process.exitCode = 2;
+}
+
+/** The lines about an error: an unforeseen one is no verdict, and only its place is told. */
+function troubleIn(error: unknown): string[] {
+  const next = error instanceof UsageError && error.next !== null ? `next: ${error.next}` : 'see --help';
+  if (error instanceof UsageError || error instanceof UnsupportedSystemError)
+    return [`countersign: ${error.message}`, next];
+  const { name, stack = '' } = error as Error;
+  const [, place = 'an unknown place'] = /([^/\\\s]+:\d+):\d+\)?$/m.exec(stack) ?? [];
+  return [`countersign: an error of this program, and no verdict: ${name} at ${place}; please report it`];
 }
 
 async function run(argv: readonly string[]): Promise<number> {
   const args = readArguments(argv);
   if ('shell' in args || 'print' in args) return printRequested(args);
   if (args.command === 'proxy') return serve(args);
+  refuseOldClock(args.at);
   const input = readInput(args.file);
   const kind = fileKindOf(input);
   refuseMisfit(args, kind);
   if (args.command === 'export') return exportEvidence(args, input);
   if (args.command === 'collateral') return fetchCollateral(args, kind, input);
   if (args.command === 'cpu') return verifyCpu(args, input);
-  const options = { ...optionsOf(args), collateral: collateralFor(args) };
+  const notify = args.quiet ? () => {} : onFetch;
+  const options = { ...optionsOf(args, notify), collateral: collateralFor(args, notify) };
   if (args.command === 'replay')
     return replay(input, { ...args, baseUrl: args.baseUrl ?? '', apiKey: apiKeyOf(args), options });
   const report = await appraise(args, kind, input, { ...options, ...(await sessionOption(args, options)) });
-  fetched();
+  if (!args.quiet) fetched();
   refuseOtherProcessor(args, report.claims.cpu?.type ?? null);
   print(
     args,
     report,
     () => earOf(report, options, software()),
-    () => printReport(report, kind, args.at ?? new Date(), coloured),
+    () => printReport(report, kind, printingOf(args, input, report)),
   );
   return statusOf(report);
+}
+
+/** @throws {UsageError} */
+function refuseOldClock(at: Date | null): void {
+  const today = new Date().toISOString().slice(0, 10);
+  if (at === null && today < MADE)
+    throw new UsageError(
+      `this machine's clock says ${today}, which is before this version was made: set it, or give --at TIME`,
+    );
 }
 
 function printRequested(request: Request): number {
@@ -73,6 +96,13 @@ async function serve(args: Arguments): Promise<number> {
   // What is expected of each answer is what its client sends.
   const { expected: _, ...options } = optionsOf(args, silent);
   return proxy(args, { ...options, collateral: collateralFor(args, silent) });
+}
+
+function printingOf(args: Arguments, input: string | Uint8Array, { checks }: VerificationReport | CpuReport): Printing {
+  const now = new Date();
+  const circumstances = { offline: args.offline, now: args.at === null ? now : null };
+  const stranger = strangerIn(input, checks.find(({ status }) => status === 'fail')?.code);
+  return { verbose: args.verbose, coloured, at: args.at ?? now, circumstances, stranger };
 }
 
 function statusOf({ valid, incomplete }: VerificationReport | CpuReport): number {
@@ -137,7 +167,7 @@ async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<n
     args,
     report,
     () => earOfCpu(report, options, software()),
-    () => printCpuReport(report, coloured),
+    () => printCpuReport(report, printingOf(args, input, report)),
   );
   return statusOf(report);
 }
@@ -152,13 +182,13 @@ async function fetchCollateral(args: Arguments, kind: FileKind, input: string | 
     collateral,
   });
   fetched();
-  if (args.json) console.log(JSON.stringify(report, null, 2));
-  else {
-    for (const path of kept) console.log(`kept ${plain(path)}`);
-    console.log(
-      `${printReport(report, kind, args.at ?? new Date(), coloured)}\n\n${kept.length} files in ${args.into}`,
-    );
-  }
+  print(
+    args,
+    report,
+    () => null,
+    () => printReport(report, kind, printingOf(args, input, report)),
+  );
+  console.error(`${kept.length} files in ${plain(args.into ?? '.')}`);
   return statusOf(report);
 }
 

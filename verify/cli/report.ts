@@ -1,96 +1,145 @@
-// The report for people: a line for each check, the claims, the proven and unproven statements, and what to do next.
+// The report for people: what was found in about ten lines, or every check with all statements, and a verdict with what to do next.
 import { styleText } from 'node:util';
-import type { Check, CheckName, FailureCode } from '../common/checks.ts';
+import type { Check } from '../common/checks.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
-import type { Claims, VerificationReport } from '../index.ts';
+import type { Claims, Level, VerificationReport } from '../index.ts';
 import { ageInWords } from '../policy/verdict.ts';
-import { type FileKind, passedWords } from './kinds.ts';
+import { type FileKind, isAnswer, passedWords } from './kinds.ts';
+import type { Stranger } from './stranger.ts';
+import { type Circumstances, nextStep, refusedWords } from './words.ts';
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
+/** More failures than these are counted in the short report. */
+const MAX_FAILED = 4;
+const WIDTH = 9;
 
-/** @param kind of the file; `at`: the time of the check; `coloured`: on a terminal that wants colours */
-export function printReport(report: VerificationReport, kind: FileKind, at: Date, coloured: boolean): string {
-  const out = checkLines(report.checks);
-  out.push('', ...claimLines(report.claims, at));
-  if (report.proven.length > 0) out.push('', 'proven', ...report.proven.map((text) => `  + ${text}`));
-  if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
-  out.push('', ...conclusion(report, passedWords(kind, report.level)));
-  return written(out, coloured);
+const LEVEL_WORDS: Readonly<Record<Level, string>> = {
+  none: 'none: nothing about hardware is proven',
+  gpu: 'gpu: a genuine GPU signed, at the asking of software on its host',
+  'gpu+cpu': "gpu+cpu: a genuine GPU and its machine's processor signed",
+  measured: 'measured: GPU and processor signed, and the software is on your list',
+};
+
+export interface Printing {
+  readonly verbose: boolean;
+  /** On a terminal that wants colours. */
+  readonly coloured: boolean;
+  /** The time of the check. */
+  readonly at: Date;
+  readonly circumstances: Omit<Circumstances, 'claimed'>;
+  /** What the file is, where it is none that can be checked. */
+  readonly stranger: Stranger | null;
 }
 
-/** The verdict, and what to do next where there is something. */
-function conclusion({ valid, incomplete, checks }: VerificationReport | CpuReport, words: string): string[] {
-  if (valid) return [words];
-  const failed = checks.find((check) => check.status === 'fail');
-  const step = failed?.code === undefined ? undefined : (OF_PROCESSOR[failed.name] ?? NEXT)[failed.code];
+export function printReport(report: VerificationReport, kind: FileKind, printing: Printing): string {
+  const { checks, claims, proven, not_proven } = report;
+  const out = printing.verbose
+    ? [...checkLines(checks), '', ...claimLines(claims, printing.at), ...listed('proven', '+', proven)]
+    : shortLines(report, factsOf(report, kind, printing.at), printing);
+  if (printing.verbose) out.push(...listed('not proven', '-', not_proven));
+  out.push(...conclusion(report, passedWords(kind, report.level), claims.time, printing));
+  return written(out, printing.coloured);
+}
+
+function listed(title: string, mark: string, statements: readonly string[]): string[] {
+  return statements.length === 0 ? [] : ['', title, ...statements.map((text) => `  ${mark} ${text}`)];
+}
+
+type Facts = readonly (readonly [name: string, words: string])[];
+
+/** Where the file is none that can be checked, the verdict says all. */
+function shortLines({ valid, checks }: VerificationReport | CpuReport, facts: Facts, { stranger }: Printing): string[] {
+  if (stranger !== null) return [];
+  const lines = facts.map(([name, words]) => `  ${name.padEnd(WIDTH)}  ${words}`);
+  if (valid) return [...lines, `  ${'checks'.padEnd(WIDTH)}  ${counted(checks)}; --verbose lists them`];
+  const failed = checkLines(checks.filter(({ status }) => status === 'fail'));
+  const more = failed.length > MAX_FAILED ? [`        ${failed.length - MAX_FAILED} more; --verbose lists them`] : [];
+  const claimed = lines.length === 0 ? [] : ['claimed, not proven', ...lines, ''];
+  return [...claimed, ...failed.slice(0, MAX_FAILED), ...more];
+}
+
+function counted(checks: readonly Check[]): string {
+  const passed = checks.filter(({ status }) => status === 'pass').length;
+  return `${passed} passed, ${checks.length - passed} skipped`;
+}
+
+/** Who signed what, with which software, when. */
+function factsOf({ valid, level, checks, claims }: VerificationReport, kind: FileKind, at: Date): Facts {
+  const { time, devices, cpu, token } = claims;
+  if (devices.length === 0 && cpu === null && token === null) return [];
   return [
-    `${incomplete ? 'INCOMPLETE' : 'INVALID'}: ${failed?.code ?? 'no check could run'}`,
-    ...(step === undefined ? [] : [step]),
+    ['signed by', signersIn(claims)],
+    ['signed', signedIn(claims, kind, checks)],
+    ['software', softwareIn(cpu)],
+    ...(time === null ? [] : [['time', `${time}, ${ageInWords(time, at)} (by the gateway's clock)`] as const]),
+    ...(valid ? [['level', LEVEL_WORDS[level]] as const] : []),
   ];
 }
 
-const FETCH =
-  'Nothing was found wrong. With a network the check fetches what it needs; `countersign collateral FILE --into DIR` keeps it for --offline --collateral DIR';
+function signersIn({ devices, cpu, token, simulated }: Claims): string {
+  const models = [...new Set(devices.map(({ model }) => model))].join(', ');
+  const signers = [
+    ...(devices.length === 0 ? [] : [devices.length === 1 ? models : `${devices.length} devices (${models})`]),
+    ...(devices.length === 0 && token !== null
+      ? [`no device is shown; a token says it is from '${token.issuer}'`]
+      : []),
+    ...(cpu === null ? [] : [`processor ${processor(cpu)}`]),
+  ];
+  return `${signers.join('; ')}${simulated ? ' (SIMULATED: no GPU made this)' : ''}`;
+}
 
-/** What the user can do about a failure, by its code. */
-const NEXT: Steps = {
-  simulated_root_refused:
-    'A simulated GPU made this. Where that is expected (npm start), name its root: --allow-simulated run/simulated-root/root.pem',
-  not_json: 'FILE is no attestation, saved answer, saved stream, evidence or session',
-  not_an_attestation: 'FILE must hold an attestation, or be an answer or a stream that carries one',
-  request_mismatch:
-    'The request must be the exact bytes that were sent, with their tee. A router or proxy that writes JSON anew on the way changes them',
-  response_mismatch:
-    'A saved answer must be the bytes as they came; of what a client library wrote again, give the member attestation alone',
-  event_not_expected:
-    'One event of a stream by itself shows only a part of the answer: give the whole stream, or say --event',
-  unsigned_member: 'Give the answer as it came, with its attestation in it, or the attestation alone',
-  stream_mismatch: 'A saved stream must be the bytes as they came (curl -sN … > FILE)',
-  rim_unavailable: `${FETCH}, --without-reference-values leaves it out.`,
-  revocation_unavailable: `${FETCH}, --without-revocation leaves it out.`,
-  token_key_unavailable:
-    "Nothing was found wrong. The key of NVIDIA's service comes over the network: without --offline",
-  collateral_unavailable:
-    "Nothing was found wrong. The evidence came without Intel's collateral, which its sender adds.",
-  certificate_expired: "Is this computer's clock right? --at TIME checks as of another time",
-  token_expired: "Is this computer's clock right? --at TIME checks as of another time",
-  cpu_missing: 'Where the attestation names a session, give the one you hold with --session FILE',
-  tcb_not_accepted: 'Where you accept this status, name it: --tcb STATUS',
-};
+function signedIn({ nonce, batch }: Claims, kind: FileKind, checks: readonly Check[]): string {
+  if (!isAnswer(kind))
+    return kind === 'session' ? 'a session, about no answer' : `the nonce ${nonce ?? 'of each device'}`;
+  const compared = checks.find(({ name }) => name === 'expected_exchange');
+  const of = batch === null || batch.tree_size === 1 ? '' : `, one of ${batch.tree_size} answers under one nonce`;
+  return `a request and its answer${of}${compared?.status === 'fail' ? '' : `: ${compared?.detail}`}`;
+}
 
-type Steps = Readonly<Partial<Record<FailureCode, string>>>;
+function softwareIn(cpu: CpuClaims | null): string {
+  if (cpu === null) return 'not shown: no processor signed';
+  return cpu.software === null ? 'not known: the measurement was compared with no list' : softwareLine(cpu.software);
+}
 
-/** A processor's evidence brings its revocation list along, and nothing is fetched for it. */
-const OF_PROCESSOR: Readonly<Partial<Record<CheckName, Steps>>> = {
-  cpu_revocation: {
-    revocation_unavailable:
-      "Nothing was found wrong. AMD's revocation list is not in the evidence; --without-revocation leaves it out.",
-  },
-};
+/** The verdict, and what to do next where there is something. */
+function conclusion(
+  { valid, checks }: VerificationReport | CpuReport,
+  words: string,
+  claimed: string | null,
+  { circumstances, stranger, verbose }: Printing,
+): string[] {
+  const gap = verbose || stranger === null ? [''] : [];
+  if (valid) return [...gap, words];
+  const failed = checks.find(({ status }) => status === 'fail');
+  const step = failed === undefined ? null : nextStep(failed, { ...circumstances, claimed });
+  const next = stranger === null ? step : stranger.next;
+  const verdict = refusedWords(checks, stranger?.sentence ?? null);
+  return [...gap, verdict, ...(next === null ? [] : [`next: ${next}`])];
+}
 
+/** The first that fits a line colours it: amber for what proves no hardware. */
 const STYLES = [
   [/^ {2}FAIL/, 'red'],
   [/^ {2}pass/, 'green'],
   [/^ {2}skip/, 'dim'],
-  [/^VALID/, 'green'],
-  [/^PASSED/, 'green'],
+  [/^(VALID|PASSED).*\((level: none|simulated)\)$/, 'yellow'],
+  [/^(VALID|PASSED).*/, 'green'],
   [/^INVALID/, 'red'],
   [/^INCOMPLETE/, 'yellow'],
-  [/^ {2}SIMULATED/, 'yellow'],
+  [/^ {2}SIMULATED|\(SIMULATED: [^)]*\)$/, 'yellow'],
 ] as const;
 
 /** Joins the lines to one text, in which the words for a result may be coloured. */
 function written(lines: readonly string[], coloured: boolean): string {
   const text = lines.map(plain);
-  if (!coloured) return text.join('\n');
-  return text
-    .map((one) =>
-      STYLES.reduce(
-        (so, [words, style]) => so.replace(words, (found) => styleText(style, found, { validateStream: false })),
-        one,
-      ),
-    )
-    .join('\n');
+  return (coloured ? text.map(styled) : text).join('\n');
+}
+
+/** @param line of a report */
+export function styled(line: string): string {
+  const [words, style] = STYLES.find(([pattern]) => pattern.test(line)) ?? [];
+  if (words === undefined || style === undefined) return line;
+  return line.replace(words, (found) => styleText(style, found, { validateStream: false }));
 }
 
 const softwareLine = ({ launch, images }: CpuSoftware) =>
@@ -99,19 +148,31 @@ const softwareLine = ({ launch, images }: CpuSoftware) =>
 const processor = ({ type, product }: CpuClaims) => `${type}${product === null ? '' : `, ${product}`}`;
 
 /** The same for a processor's evidence, which has no level of its own. */
-export function printCpuReport(report: CpuReport, coloured: boolean): string {
+export function printCpuReport(report: CpuReport, printing: Printing): string {
   const { claims } = report;
-  const out = [
-    ...checkLines(report.checks),
+  const words = passedWords('cpu', null, claims?.simulated === true);
+  const out = printing.verbose ? cpuLines(report) : shortLines(report, cpuFactsOf(claims), printing);
+  return written([...out, ...conclusion(report, words, null, printing)], printing.coloured);
+}
+
+function cpuLines({ claims, checks }: CpuReport): string[] {
+  const open = 'which software ran: the measurement was not compared with any, or is another';
+  return [
+    ...checkLines(checks),
     '',
     ...(claims === null ? ['claims: none'] : cpuClaimLines(claims)),
-    '',
-    ...(claims?.software == null
-      ? ['not proven', '  - which software ran: the measurement was not compared with any, or is another', '']
-      : []),
-    ...conclusion(report, passedWords('cpu', null)),
+    ...(claims?.software == null ? listed('not proven', '-', [open]) : []),
   ];
-  return written(out, coloured);
+}
+
+function cpuFactsOf(claims: CpuClaims | null): Facts {
+  if (claims === null) return [];
+  return [
+    ['signed by', `processor ${processor(claims)}${claims.simulated ? ' (SIMULATED: no processor made this)' : ''}`],
+    ['signed', `the report data ${claims.report_data}`],
+    ['software', softwareIn(claims)],
+    ...(claims.tcb_status === null ? [] : [['TCB', claims.tcb_status] as const]),
+  ];
 }
 
 function cpuClaimLines(claims: CpuClaims): string[] {

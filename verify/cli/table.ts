@@ -131,7 +131,9 @@ const REPORT_DATA: Option = {
   text: 'what the processor must have been given to sign, at most 64 bytes',
 };
 const JSON_OUTPUT: Option = { name: 'json', text: 'the report as JSON' };
+const VERBOSE: Option = { name: 'verbose', text: 'print every check, what is proven and what is not' };
 const OUTPUT: readonly Option[] = [
+  VERBOSE,
   JSON_OUTPUT,
   { name: 'ear', text: 'the result as EAR, an unsigned claims set (draft-ietf-rats-ear-04)' },
   { name: 'quiet', text: 'print nothing; the exit status is the answer' },
@@ -182,6 +184,7 @@ export const COMMANDS: readonly Command[] = [
       ...SERVICES,
       AT,
       ...WITHOUT,
+      VERBOSE,
       JSON_OUTPUT,
     ],
     examples: [

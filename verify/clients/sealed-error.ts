@@ -2,7 +2,7 @@
 import type { SealedErrorCode } from '../../sealed/index.ts';
 import type { FailureCode } from '../common/checks.ts';
 import type { Level } from '../policy/options.ts';
-import { refusal } from './unproven-error.ts';
+import { causeIn, refusal } from './unproven-error.ts';
 
 const MESSAGES = {
   other_gateway: 'The request is for another address than that of the gateway. Nothing was sent.',
@@ -48,7 +48,9 @@ export class SealedFetchError extends Error {
 
   constructor(code: SealedFetchCode, options: ErrorOptions & SealedFetchDetails = {}) {
     const { status = null, retry_after = null, message } = options;
-    const text = message ?? (Object.hasOwn(MESSAGES, code) ? MESSAGES[code as Known] : MESSAGES.session_refused);
+    const own = Object.hasOwn(MESSAGES, code) ? MESSAGES[code as Known] : null;
+    const refused = () => `${MESSAGES.session_refused} The cause: ${causeIn(code as FailureCode, options.cause)}.`;
+    const text = message ?? own ?? refused();
     super(status === null ? text : `${text} (status ${status})`, options);
     this.code = code;
     this.status = status;

@@ -110,13 +110,14 @@ export function refuseUnknown(options: object | undefined, known: object, where 
     );
 }
 
-function nearest(name: string, known: readonly string[]): string {
+/** The one of `known` that is most like a misspelt name. */
+export function nearest(name: string, known: readonly string[]): string {
   const [first = ''] = known.toSorted((a, b) => distance(name, a) - distance(name, b));
   return first;
 }
 
 /** How many characters must be added, removed or changed (Levenshtein), whatever their case. */
-function distance(a: string, b: string): number {
+export function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (const [i, character] of [...a.toLowerCase().slice(0, 64)].entries()) {
     const next = [i + 1];

@@ -12,7 +12,7 @@ export const X_TEE = {
   schema: { type: 'string', pattern: '^(0|false|(1|true|batch|header)( *, *(1|true|batch|header))*)$' },
   examples: {
     attested: { summary: 'An attestation in the answer', value: '1' },
-    shared: { summary: 'One that may share its GPU signature, by id alone', value: 'batch, header' },
+    shared: { summary: 'One that may share its GPU signature, only by id', value: 'batch, header' },
   },
 };
 

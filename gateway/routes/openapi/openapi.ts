@@ -64,7 +64,7 @@ const TAGS = [
   { name: 'Generation', description: 'OpenAI’s own routes; `tee: true` asks for an attestation' },
   { name: 'Attestation', description: 'Fetched again, and verified' },
   { name: 'Backend', description: 'Passed through' },
-  { name: 'Operation', description: 'For whoever runs it' },
+  { name: 'Operation', description: 'For the operator' },
 ];
 
 const SECURITY_SCHEMES = {

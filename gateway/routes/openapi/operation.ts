@@ -33,7 +33,7 @@ export function operationPaths(examples: Examples) {
         summary: 'What the API key has used in the last days, by day and model',
         tags: ['Operation'],
         responses: {
-          200: response(examples, 'usage', 'Of this key alone', { [JSON_TYPE]: schemaRef('Usage') }, RATES.slice(0, 3)),
+          200: response(examples, 'usage', 'Of this key only', { [JSON_TYPE]: schemaRef('Usage') }, RATES.slice(0, 3)),
           ...errorResponses('usage'),
         },
       },

@@ -247,7 +247,7 @@ const NAMED = {
   AttestationResult: ear,
   Health: healthSchema.describe('The state of the service and of what it depends on'),
   Usage: usageSchema.describe('What one API key has used'),
-  Error: errorBodySchema.describe('Every error, whoever made it: OpenAI’s shape with all four members'),
+  Error: errorBodySchema.describe('Every error, the backend’s too: OpenAI’s shape with all four members'),
 };
 
 /** JSON Schema 2020-12, which OpenAPI 3.1 uses unchanged. */

@@ -25,7 +25,7 @@ from .json_text import with_last_member
 from .options import Expected, Level, Limits, Policy, Verified, VerifyOptions, read_options
 from .raw import nonce_of
 from .strict_json import JsonTextError, parse
-from .unproven import HEADERS, STATUS, UnprovenAnswerError, refusal_body
+from .unproven import HEADERS, STATUS, UnprovenAnswerError, cause_in, refusal_body
 
 MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
 MAX_AGE_SECONDS: Final = 300
@@ -156,7 +156,7 @@ class Verifier:
             expected = Expected(endpoint=asked.endpoint, request=asked.text)
             verified = verify_attestation(given, **self._verify, expected=expected)
         except VerificationError as cause:
-            raise UnprovenAnswerError(cause.code) from cause
+            raise UnprovenAnswerError(cause.code, cause_in(cause)) from cause
         # A part of a stream must not pass for a whole answer.
         if not stream and verified.exchange.stream is not None:
             raise UnprovenAnswerError("response_mismatch")

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -32,8 +33,10 @@ from .file_kinds import (
 from .files import UsageError, decode, own_fault, read_bytes, read_text
 from .input import unquoted
 from .options import Expected, Policy, Without, read_pem
-from .report_text import Printer, Verdict, next_step, plain, verdict_of
+from .report_text import Printing, Verdict, cpu_report_text, plain, report_text, verdict_of
 from .session import appraise_session
+from .stranger import Stranger, stranger_in
+from .words import Circumstances, next_step
 
 VALID: Final = 0
 INVALID: Final = 1
@@ -52,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
-        print(f"countersign: {plain(str(error))}\nsee --help", file=sys.stderr)
+        step = "see --help" if error.next_step is None else f"next: {error.next_step}"
+        print(f"countersign: {plain(str(error))}\n{plain(step)}", file=sys.stderr)
         return USAGE
     except Exception as error:
         # Python's own exit status for it is that of an invalid file.
@@ -73,7 +77,7 @@ def _run(argv: Sequence[str]) -> int:
         return _verify_cpu(args, text)
     folders = Folders(args.collateral, args.rim_dir, tuple(args.ocsp))
     report = _appraise(args, kind, text, data, _options(args, collateral_from(folders, _services(args))))
-    return _concluded(args, kind, report)
+    return _concluded(args, kind, report, text)
 
 
 def _appraise(args: argparse.Namespace, kind: FileKind, text: str, data: bytes, options: dict[str, Any]) -> Any:
@@ -113,7 +117,7 @@ def _options(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
         "limits": INPUT_LIMITS,
         "without": Without(reference_values=args.without_reference_values, revocation=args.without_revocation),
         # NVIDIA's keys for its remote service's tokens come over the network too.
-        "fetch_nras_keys": None if args.offline else _fetch_keys,
+        "fetch_nras_keys": None if args.offline else partial(fetch_nras_keys, on_fetch=_told(args)),
     }
 
 
@@ -140,9 +144,9 @@ def _verify_cpu(args: argparse.Namespace, text: str) -> int:
         without=CpuWithout(revocation=args.without_revocation),
     )
     refuse_other_processor(args, None if report.claims is None else report.claims.type)
-    verdict = verdict_of(report.checks, report.valid, passed_words("cpu", None))
-    step = next_step(verdict.code, offline=args.offline, claimed=None, now=None)
-    _print(args, report, verdict, step, lambda printer: printer.cpu_report(report.checks, report.claims, verdict))
+    words = passed_words("cpu", None, report.claims is not None and report.claims.simulated)
+    verdict, step, printing = _judged(args, report, words, text, None)
+    _print(args, report, lambda: cpu_report_text(report.checks, report.claims, verdict, step, printing))
     return _status(verdict)
 
 
@@ -152,37 +156,47 @@ def _collateral(args: argparse.Namespace, kind: FileKind, text: str, data: bytes
     options = _options(args, fetching_into(args.into, _services(args), kept.append))
     if not is_answer(kind):
         options["policy"] = Policy()
-    status = _concluded(args, kind, _appraise(args, kind, text, data, options))
+    status = _concluded(args, kind, _appraise(args, kind, text, data, options), text)
     print(f"{len(kept)} files in {plain(str(args.into))}", file=sys.stderr)
     return status
 
 
-def _concluded(args: argparse.Namespace, kind: FileKind, report: Any) -> int:
+def _concluded(args: argparse.Namespace, kind: FileKind, report: Any, text: str) -> int:
     refuse_other_processor(args, None if report.claims.cpu is None else report.claims.cpu.type)
-    verdict = verdict_of(report.checks, report.valid, passed_words(kind, report.level))
-    now = datetime.now(timezone.utc)
-    step = next_step(
-        verdict.code, offline=args.offline, claimed=_instant(report.claims.time), now=now if args.at is None else None
-    )
-    _print(args, report, verdict, step, lambda printer: printer.report(report, verdict, args.at or now))
+    verdict, step, printing = _judged(args, report, passed_words(kind, report.level), text, report.claims.time)
+    _print(args, report, lambda: report_text(report, kind, verdict, step, printing))
     return _status(verdict)
+
+
+def _judged(
+    args: argparse.Namespace, report: Any, words: str, text: str, time: str | None
+) -> tuple[Verdict, str | None, Printing]:
+    """The verdict, what to do next, and how to print them."""
+    now = datetime.now(timezone.utc)
+    failed = next((check for check in report.checks if check.status == "fail"), None)
+    about = stranger_in(text, None if failed is None else failed.code)
+    verdict = verdict_of(report.checks, report.valid, words, about)
+    printing = Printing(args.verbose, _has_colours(sys.stdout), args.at or now, about)
+    return (
+        verdict,
+        _step(verdict, about, Circumstances(args.offline, _instant(time), None if args.at else now)),
+        printing,
+    )
+
+
+def _step(verdict: Verdict, about: Stranger | None, circumstances: Circumstances) -> str | None:
+    if about is not None:
+        return about.next
+    return None if verdict.failed is None else next_step(verdict.failed, circumstances)
 
 
 def _status(verdict: Verdict) -> int:
     return {"valid": VALID, "incomplete": INCOMPLETE}.get(verdict.word, INVALID)
 
 
-def _print(
-    args: argparse.Namespace, report: Any, verdict: Verdict, step: str | None, words: Callable[[Printer], str]
-) -> None:
-    if args.quiet:
-        return None
-    if args.json:
-        return _write(json.dumps(report.to_dict(), indent=2))
-    lines = [words(Printer(colours=_has_colours(sys.stdout)))]
-    if step is not None:
-        lines.append(f"next: {step}")
-    _write("\n".join(lines))
+def _print(args: argparse.Namespace, report: Any, words: Callable[[], str]) -> None:
+    if not args.quiet:
+        _write(json.dumps(report.to_dict(), indent=2) if args.json else words())
 
 
 def _write(text: str) -> None:
@@ -206,11 +220,16 @@ def _check_clock(at: datetime | None) -> None:
 
 
 def _services(args: argparse.Namespace) -> Services:
-    return Services(online=not args.offline, rim_url=args.rim_url, ocsp_url=args.ocsp_url, on_fetch=_fetching)
+    return Services(online=not args.offline, rim_url=args.rim_url, ocsp_url=args.ocsp_url, on_fetch=_told(args))
 
 
-def _fetch_keys(url: str) -> Any:
-    return fetch_nras_keys(url, on_fetch=_fetching)
+def _told(args: argparse.Namespace) -> Callable[[str], None]:
+    """Who is told what is fetched."""
+    return _silent if args.quiet else _fetching
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 def _fetching(what: str) -> None:

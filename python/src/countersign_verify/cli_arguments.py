@@ -38,7 +38,22 @@ exit status: 0 valid or passed, 1 invalid, 2 usage, 3 incomplete (nothing was fo
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+        raise UsageError(_reworded(self.prog.split()[-1], message))
+
+
+def _reworded(command: str, message: str) -> str:
+    """argparse's message in the words that the command has in npm."""
+    option, _, rest = message.removeprefix("argument ").partition(": ")
+    if message.startswith("the following arguments are required: "):
+        return f"{command}: a FILE is needed" if "FILE" in message else f"{command} needs --into DIR"
+    if message.startswith("unrecognized arguments: "):
+        other = next((one for one in rest.split() if one.startswith("-")), None)
+        return "one FILE at a time" if other is None else f"Unknown option '{other}'"
+    if rest.startswith("expected one argument"):
+        return f"Option '{option}' needs an argument; write =VALUE for one that begins with a dash"
+    if rest.startswith("ignored explicit argument"):
+        return f"Option '{option}' does not take an argument"
+    return f"{option} {rest}" if message.startswith("argument --") else message
 
 
 _Refused = argparse.ArgumentTypeError
@@ -242,6 +257,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "required": True,
         "help": "the folder that is filled; made where it does not exist",
     },
+    "verbose": {"action": "store_true", "help": "print every check, what is proven and what is not"},
     "json": {"action": "store_true", "help": "the report as JSON"},
     "quiet": {"action": "store_true", "help": "print nothing; the exit status is the answer"},
 }
@@ -250,7 +266,7 @@ _SOURCES = ("offline", "collateral", "rim-dir", "ocsp")
 _NVIDIA = ("rim-url", "ocsp-url", "at", "without-reference-values", "without-revocation")
 _GPU = ("allow-simulated", *_SOURCES, *_NVIDIA)
 _PROCESSOR = ("product", "tcb", "chip", "demand", "reference")
-_OUTPUT = ("json", "quiet")
+_OUTPUT = ("verbose", "json", "quiet")
 
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "verify": (
@@ -274,16 +290,47 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "collateral": (
         "fetch and keep what the check of FILE needs, for use with --offline --collateral DIR",
-        ("into", "allow-simulated", *_NVIDIA, "json"),
+        ("into", "allow-simulated", *_NVIDIA, "verbose", "json"),
     ),
 }
 """Each with its text and its options. Parsing and help are made from it."""
 
 
 def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """:raises UsageError:"""
+    """``countersign FILE`` is ``countersign verify FILE``. :raises UsageError:"""
+    if not argv:
+        raise UsageError("a FILE or a command is needed")
+    first = argv[0]
+    if first == "help":
+        argv = [*argv[1:2], "--help"]
+    elif first not in COMMANDS and first not in ("-h", "--help", "-v", "--version"):
+        _refuse_no_command(first, argv[1] if len(argv) > 1 else "-")
+        argv = ["verify", *argv]
     _refuse_options_of_others(argv)
     return _parser().parse_args(argv)
+
+
+_MAX_WRONG: Final = 2
+"""How many characters of a command's name may be wrong before it counts as a FILE's name."""
+
+
+def _refuse_no_command(first: str, second: str) -> None:
+    """:raises UsageError: for a misspelt command, which is no FILE either."""
+    if re.fullmatch("[a-z]+", first) is None or Path(first).exists():
+        return
+    near = min(COMMANDS, key=lambda name: _distance(first, name))
+    if not second.startswith("-") or _distance(first, near) <= _MAX_WRONG:
+        raise UsageError(f"there is no command {first}: the nearest is {near}")
+
+
+def _distance(one: str, other: str) -> int:
+    """How many characters must be added, removed or changed (Levenshtein)."""
+    row = list(range(len(other) + 1))
+    for i, character in enumerate(one[:64], 1):
+        before, row = row, [i]
+        for j, another in enumerate(other, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (character != another)))
+    return row[-1]
 
 
 def _refuse_options_of_others(argv: Sequence[str]) -> None:
@@ -298,7 +345,7 @@ def _refuse_options_of_others(argv: Sequence[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     whole = _described(_Parser(prog="countersign", allow_abbrev=False), _DESCRIPTION)
-    whole.add_argument("--version", action="version", version=f"countersign {__version__}")
+    whole.add_argument("-v", "--version", action="version", version=f"countersign {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (words, options) in COMMANDS.items():
         command = _described(commands.add_parser(name, help=words, allow_abbrev=False), words)

@@ -16,10 +16,9 @@ import httpx
 from .answers import MAX_STREAM_BYTES, Asked, Body, Decoder, Verifier
 from .held_stream import HeldStream
 from .options import Limits, Verified, VerifyOptions
+from .sealed_answers import session_of
 from .unproven import UnprovenAnswerError
 
-IS_IN_SESSION = "countersign_is_in_session"
-"""In the extensions of an answer that came sealed: whether a proof is signed in a session that was verified for sealing."""
 _MAX_LOOP_BYTES = 32 * 1024
 """A larger request or event is parsed in a worker thread."""
 _in_thread = anyio.to_thread.run_sync
@@ -151,7 +150,7 @@ class _Sending:
                 body.add(part)
             response.close()
             whole = body.whole()
-            self._prove(response, whole, asked, stream=False)
+            self._prove(whole, asked, stream=False)
             answer = verifier.rebuilt(response, "application/json", content=whole)
             answer.elapsed = timedelta(seconds=time.perf_counter() - began)
             return answer
@@ -165,12 +164,12 @@ class _Sending:
         for part in self._parts(response):
             yield from held.feed(part)
         yield from held.end()
-        self._prove(response, held.transcript(), asked, stream=True)
+        self._prove(held.transcript(), asked, stream=True)
         yield held.rest()
 
-    def _prove(self, response: Any, answer: bytes, asked: Asked, *, stream: bool) -> None:
+    def _prove(self, answer: bytes, asked: Asked, *, stream: bool) -> None:
+        is_in_session = session_of(asked.text, is_async=False)
         verified = self._verifier.prove(answer, asked, stream=stream)
-        is_in_session = response.extensions.get(IS_IN_SESSION)
         if is_in_session is not None and not is_in_session(verified):
             raise UnprovenAnswerError("session_mismatch")
         self._verifier.accept(verified)
@@ -228,7 +227,7 @@ class _AsyncSending:
                 body.add(part)
             await response.aclose()
             whole = body.whole()
-            await self._prove(response, whole, asked, stream=False)
+            await self._prove(whole, asked, stream=False)
             answer = verifier.rebuilt(response, "application/json", content=whole)
             answer.elapsed = timedelta(seconds=time.perf_counter() - began)
             return answer
@@ -238,9 +237,9 @@ class _AsyncSending:
         stream.answer = verifier.rebuilt(response, "text/event-stream; charset=utf-8", stream=stream)
         return stream.answer
 
-    async def _prove(self, response: Any, answer: bytes, asked: Asked, *, stream: bool) -> None:
+    async def _prove(self, answer: bytes, asked: Asked, *, stream: bool) -> None:
+        is_in_session = session_of(asked.text, is_async=True)
         verified = await _in_thread(lambda: self._verifier.prove(answer, asked, stream=stream))
-        is_in_session = response.extensions.get(IS_IN_SESSION)
         if is_in_session is not None and not await is_in_session(verified):
             raise UnprovenAnswerError("session_mismatch")
         self._verifier.accept(verified)
@@ -255,7 +254,7 @@ class _AsyncSending:
                 raise fault
         for event in held.end():
             yield event
-        await self._prove(response, held.transcript(), asked, stream=True)
+        await self._prove(held.transcript(), asked, stream=True)
         yield held.rest()
 
     async def _parts(self, response: Any) -> AsyncIterator[bytes]:

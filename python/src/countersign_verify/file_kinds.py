@@ -94,12 +94,13 @@ def least_level(args: argparse.Namespace) -> Level:
     return "gpu+cpu" if args.product or args.tcb or args.chip or args.demand else "gpu"
 
 
-def passed_words(kind: FileKind, level: str | None) -> str:
+def passed_words(kind: FileKind, level: str | None, simulated: bool = False) -> str:
     """The last line for what passes: only an answer is valid. :param level: None of a processor's evidence, which has none."""
     if is_answer(kind):
         return f"VALID (level: {level})"
     what = "a file" if kind == "unknown" else _KINDS[kind].words
-    return f"PASSED: {what}, about no answer{'' if level is None else f' (level: {level})'}"
+    how = (" (simulated)" if simulated else "") if level is None else f" (level: {level})"
+    return f"PASSED: {what}, about no answer{how}"
 
 
 def file_kind_of(text: str) -> FileKind:
@@ -107,7 +108,7 @@ def file_kind_of(text: str) -> FileKind:
     if is_transcript(text):
         return "stream"
     kind = kind_of(text, INPUT_LIMITS)
-    return _answer_kind_of(_parsed(text)) if kind == "attestation" else kind
+    return _answer_kind_of(parsed(text)) if kind == "attestation" else kind
 
 
 def _answer_kind_of(value: Any) -> FileKind:
@@ -128,7 +129,7 @@ def _is_chunk(value: dict[str, Any]) -> bool:
     return all(not isinstance(choice, dict) or "message" not in choice for choice in choices)
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
     try:
         return parse_bounded(unquoted(text, INPUT_LIMITS), INPUT_LIMITS)
     except CheckFailure:

@@ -1,7 +1,8 @@
-"""The report for people: a line a check, what was found, what it proves and what it does not, and what to do next."""
+"""The report for people: what was found in about ten lines, or every check with all statements, and a verdict with what to do next."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,34 @@ from typing import Final
 
 from .checks import UNAVAILABLE, Check
 from .cpu.options import CpuClaims, CpuSoftware
+from .file_kinds import FileKind, is_answer
 from .options import Claims, VerificationReport
+from .stranger import Stranger
 from .verdict import age_in_words
+from .words import refused_words
 
 _MARKS: Final = {"pass": "pass", "fail": "FAIL", "skip": "skip"}
-_COLOURS: Final = {"pass": "32", "fail": "31", "skip": "33", "valid": "1;32", "invalid": "1;31", "incomplete": "1;33"}
+_MAX_FAILED: Final = 4
+"""More failures than these are counted in the short report."""
+_WIDTH: Final = 9
+_LEVEL_WORDS: Final = {
+    "none": "none: nothing about hardware is proven",
+    "gpu": "gpu: a genuine GPU signed, at the asking of software on its host",
+    "gpu+cpu": "gpu+cpu: a genuine GPU and its machine's processor signed",
+    "measured": "measured: GPU and processor signed, and the software is on your list",
+}
+_RED, _GREEN, _AMBER, _DIM = ("31", "39"), ("32", "39"), ("33", "39"), ("2", "22")
+_STYLES: Final = (
+    (re.compile(r"  FAIL"), _RED),
+    (re.compile(r"  pass"), _GREEN),
+    (re.compile(r"  skip"), _DIM),
+    (re.compile(r"(?:VALID|PASSED).*\((?:level: none|simulated)\)$"), _AMBER),
+    (re.compile(r"(?:VALID|PASSED).*"), _GREEN),
+    (re.compile(r"INVALID"), _RED),
+    (re.compile(r"INCOMPLETE"), _AMBER),
+)
+"""The first that fits a line colours it: amber for what proves no hardware."""
+_SIMULATED: Final = re.compile(r"^  SIMULATED|\(SIMULATED: [^)]*\)$")
 
 
 def plain(text: str) -> str:
@@ -32,60 +56,161 @@ class Verdict:
     word: str
     """``valid``, ``invalid`` or ``incomplete``."""
     text: str
-    code: str | None
+    failed: Check | None
+    """The check that failed first."""
 
 
-def verdict_of(checks: Sequence[Check], valid: bool, words: str) -> Verdict:
-    """``words``: what is said where every check passes."""
+def verdict_of(checks: Sequence[Check], valid: bool, words: str, about: Stranger | None) -> Verdict:
+    """:param words: what is said where every check passes. :param about: what the file is, where it is none that can be checked."""
     if valid:
         return Verdict("valid", words, None)
-    failed = [check.code for check in checks if check.status == "fail"]
-    code = failed[0] if failed else None
-    if failed and all(one in UNAVAILABLE for one in failed):
-        return Verdict("incomplete", f"INCOMPLETE: {code}", code)
-    return Verdict("invalid", f"INVALID: {code or 'no check could run'}", code)
+    failed = [check for check in checks if check.status == "fail"]
+    text = refused_words(checks, None if about is None else about.sentence)
+    incomplete = len(failed) > 0 and all(check.code in UNAVAILABLE for check in failed)
+    return Verdict("incomplete" if incomplete else "invalid", text, failed[0] if failed else None)
 
 
-class Printer:
-    def __init__(self, colours: bool) -> None:
-        self._colours = colours
-
-    def report(self, report: VerificationReport, verdict: Verdict, at: datetime) -> str:
-        """:param at: the time of the check."""
-        lines = [*self._checks(report.checks), "", *_plain(_claims(report.claims, at))]
-        lines += _listed("proven", "+", report.proven) + _listed("not proven", "-", report.not_proven)
-        return "\n".join([*lines, "", self.verdict(verdict)])
-
-    def cpu_report(self, checks: Sequence[Check], claims: CpuClaims | None, verdict: Verdict) -> str:
-        lines = [*self._checks(checks), "", *_plain(["claims: none"] if claims is None else _cpu_claims(claims))]
-        if claims is None or claims.software is None:
-            lines += _listed(
-                "not proven", "-", ["which software ran: the measurement was not compared with any, or is another"]
-            )
-        return "\n".join([*lines, "", self.verdict(verdict)])
-
-    def verdict(self, verdict: Verdict) -> str:
-        return self._paint(plain(verdict.text), verdict.word)
-
-    def _checks(self, checks: Sequence[Check]) -> list[str]:
-        names = [check.name if check.device is None else f"{check.name}[{check.device}]" for check in checks]
-        width = max(map(len, names), default=0)
-        lines = []
-        for name, check in zip(names, checks, strict=True):
-            detail = check.detail if check.code is None else f"{check.code}: {check.detail}"
-            lines.append(f"  {self._paint(_MARKS[check.status], check.status)}  {name.ljust(width)}  {plain(detail)}")
-        return lines
-
-    def _paint(self, text: str, colour: str) -> str:
-        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._colours else text
+@dataclass(frozen=True)
+class Printing:
+    verbose: bool
+    colours: bool
+    at: datetime
+    """The time of the check."""
+    about: Stranger | None
+    """What the file is, where it is none that can be checked."""
 
 
-def _plain(lines: Iterable[str]) -> list[str]:
-    return [plain(line) for line in lines]
+_Facts = Sequence[tuple[str, str]]
 
 
-def _listed(title: str, mark: str, statements: Sequence[str]) -> list[str]:
-    return ["", title, *(f"  {mark} {plain(text)}" for text in statements)] if statements else []
+def report_text(
+    report: VerificationReport, kind: FileKind, verdict: Verdict, step: str | None, printing: Printing
+) -> str:
+    if not printing.verbose:
+        lines = _short(report.checks, report.valid, _facts(report, kind, printing.at), printing)
+        return _written(lines, verdict, step, printing)
+    lines = [*_check_lines(report.checks), "", *_claims(report.claims, printing.at)]
+    lines += _listed("proven", "+", report.proven) + _listed("not proven", "-", report.not_proven)
+    return _written(lines, verdict, step, printing)
+
+
+def cpu_report_text(
+    checks: Sequence[Check], claims: CpuClaims | None, verdict: Verdict, step: str | None, printing: Printing
+) -> str:
+    """The same for a processor's evidence, which has no level of its own."""
+    if not printing.verbose:
+        return _written(_short(checks, verdict.word == "valid", _cpu_facts(claims), printing), verdict, step, printing)
+    lines = [*_check_lines(checks), "", *(["claims: none"] if claims is None else _cpu_claims(claims))]
+    if claims is None or claims.software is None:
+        open_ = "which software ran: the measurement was not compared with any, or is another"
+        lines += _listed("not proven", "-", [open_])
+    return _written(lines, verdict, step, printing)
+
+
+def _written(lines: Sequence[str], verdict: Verdict, step: str | None, printing: Printing) -> str:
+    gap = [""] if printing.verbose or printing.about is None else []
+    next_lines = [] if step is None else [f"next: {step}"]
+    text = [plain(line) for line in (*lines, *gap, verdict.text, *next_lines)]
+    return "\n".join(map(styled, text) if printing.colours else text)
+
+
+def styled(line: str) -> str:
+    for pattern, (begin, end) in _STYLES:
+        found = pattern.match(line)
+        if found is not None:
+            return f"\x1b[{begin}m{found.group()}\x1b[{end}m{line[found.end() :]}"
+    return _SIMULATED.sub(lambda found: f"\x1b[33m{found.group()}\x1b[39m", line)
+
+
+def _short(checks: Sequence[Check], valid: bool, facts: _Facts, printing: Printing) -> list[str]:
+    """Where the file is none that can be checked, the verdict says all."""
+    if printing.about is not None:
+        return []
+    lines = [f"  {name.ljust(_WIDTH)}  {words}" for name, words in facts]
+    if valid:
+        return [*lines, f"  {'checks'.ljust(_WIDTH)}  {_counted(checks)}; --verbose lists them"]
+    failed = _check_lines([check for check in checks if check.status == "fail"])
+    more = len(failed) - _MAX_FAILED
+    claimed = ["claimed, not proven", *lines, ""] if lines else []
+    counted = [f"        {more} more; --verbose lists them"] if more > 0 else []
+    return [*claimed, *failed[:_MAX_FAILED], *counted]
+
+
+def _counted(checks: Sequence[Check]) -> str:
+    passed = sum(check.status == "pass" for check in checks)
+    return f"{passed} passed, {len(checks) - passed} skipped"
+
+
+def _facts(report: VerificationReport, kind: FileKind, at: datetime) -> _Facts:
+    """Who signed what, with which software, when."""
+    claims = report.claims
+    if not claims.devices and claims.cpu is None and claims.token is None:
+        return []
+    facts = [
+        ("signed by", _signers(claims)),
+        ("signed", _signed(claims, kind, report.checks)),
+        ("software", _known_software(claims.cpu)),
+    ]
+    if claims.time is not None:
+        facts.append(("time", f"{claims.time}, {age_in_words(claims.time, at)} (by the gateway's clock)"))
+    if report.valid:
+        facts.append(("level", _LEVEL_WORDS[report.level]))
+    return facts
+
+
+def _signers(claims: Claims) -> str:
+    devices, token = claims.devices, claims.token
+    models = ", ".join(dict.fromkeys(device.model for device in devices))
+    signers = []
+    if devices:
+        signers.append(models if len(devices) == 1 else f"{len(devices)} devices ({models})")
+    elif token is not None:
+        signers.append(f"no device is shown; a token says it is from '{token.issuer}'")
+    if claims.cpu is not None:
+        signers.append(f"processor {_processor(claims.cpu)}")
+    return f"{'; '.join(signers)}{' (SIMULATED: no GPU made this)' if claims.simulated else ''}"
+
+
+def _signed(claims: Claims, kind: FileKind, checks: Sequence[Check]) -> str:
+    if not is_answer(kind):
+        return "a session, about no answer" if kind == "session" else f"the nonce {claims.nonce or 'of each device'}"
+    compared = next(check for check in checks if check.name == "expected_exchange")
+    batch = claims.batch
+    of = "" if batch is None or batch.tree_size == 1 else f", one of {batch.tree_size} answers under one nonce"
+    return f"a request and its answer{of}{'' if compared.status == 'fail' else f': {compared.detail}'}"
+
+
+def _known_software(cpu: CpuClaims | None) -> str:
+    if cpu is None:
+        return "not shown: no processor signed"
+    return "not known: the measurement was compared with no list" if cpu.software is None else _software(cpu.software)
+
+
+def _cpu_facts(claims: CpuClaims | None) -> _Facts:
+    if claims is None:
+        return []
+    simulated = " (SIMULATED: no processor made this)" if claims.simulated else ""
+    return [
+        ("signed by", f"processor {_processor(claims)}{simulated}"),
+        ("signed", f"the report data {claims.report_data}"),
+        ("software", _known_software(claims)),
+        *([] if claims.tcb_status is None else [("TCB", claims.tcb_status)]),
+    ]
+
+
+def _check_lines(checks: Sequence[Check]) -> list[str]:
+    names = [check.name if check.device is None else f"{check.name}[{check.device}]" for check in checks]
+    width = max(map(len, names), default=0)
+    lines = []
+    for name, check in zip(names, checks, strict=True):
+        detail = check.detail if check.code is None else f"{check.code}: {check.detail}"
+        lines.append(f"  {_MARKS[check.status]}  {name.ljust(width)}  {detail}")
+    return lines
+
+
+def _listed(title: str, mark: str, statements: Iterable[str]) -> list[str]:
+    listed = [f"  {mark} {text}" for text in statements]
+    return ["", title, *listed] if listed else []
 
 
 def _claims(claims: Claims, at: datetime) -> list[str]:
@@ -145,64 +270,3 @@ def _software(software: CpuSoftware) -> str:
 
 def _processor(claims: CpuClaims) -> str:
     return claims.type if claims.product is None else f"{claims.type}, {claims.product}"
-
-
-# What to do next, by the code of the first check that failed.
-
-_NEXT: Final = {
-    "not_json": "the file is not JSON and no event stream: save the answer as it came, byte for byte",
-    "not_an_attestation": 'ask for an attestation with "tee": true in the request, and save the whole answer',
-    "request_mismatch": "give --request the body exactly as it was sent, its member tee included",
-    "response_mismatch": "compare with the answer as it came: another program may have changed it on its way",
-    "event_not_expected": "one event of a stream by itself shows only a part of the answer: give the whole stream, or say --event",
-    "unsigned_member": "give the answer as it came, with its attestation in it, or the attestation alone",
-    "stream_mismatch": "compare with the stream as it came: another program may have changed it on its way",
-    "simulated_root_refused": "the device is simulated and proves nothing about hardware; to accept it under a test root that you "
-    "name, give --allow-simulated ROOT (npm start writes run/simulated-root/root.pem)",
-    "token_key_unavailable": "NVIDIA's keys for the token could not be had: check the network, or HTTPS_PROXY",
-    "collateral_unavailable": "the evidence has no collateral of its maker: whoever runs the service has to add it (PCS_URL, KDS_URL)",
-    "too_old": "to check it as of the time when you received it, give --at TIME",
-    "token_expired": "to check it as of the time when you received it, give --at TIME",
-    "certificate_expired": "to check it as of the time when you received it, give --at TIME",
-    "revocation_invalid": "to check it as of the time when you received it, give --at TIME and what was kept then: --collateral DIR",
-    "cpu_missing": "where the attestation names a session, give it with --session FILE (GET /v1/attestation/session)",
-    "tcb_not_accepted": "the platform's firmware is behind; to accept a status of Intel's, give --tcb STATUS",
-}
-
-_SERVICES: Final = {
-    "revocation_unavailable": ("whether certificates were revoked", "--without-revocation"),
-    "rim_unavailable": ("NVIDIA's reference values", "--without-reference-values"),
-}
-_OF_TIME: Final = {
-    "certificate_expired",
-    "revocation_invalid",
-    "too_old",
-    "token_expired",
-    "policy_refused",
-    "session_expired",
-}
-_YEAR_SECONDS: Final = 365 * 86_400
-
-
-def next_step(code: str | None, *, offline: bool, claimed: datetime | None, now: datetime | None) -> str | None:
-    """:param claimed: the time that the attestation names. :param now: this machine's; None where the caller named another."""
-    if code is None:
-        return None
-    if code in _OF_TIME and claimed is not None and now is not None and _years_apart(claimed, now):
-        return (
-            f"the attestation is of {claimed:%Y-%m-%d} and this machine's clock says {now:%Y-%m-%d}: set the clock if it is wrong, "
-            "or give --at TIME"
-        )
-    if code in _SERVICES:
-        what, without = _SERVICES[code]
-        if offline:
-            return (
-                f"to ask for {what}, leave out --offline, or give --collateral DIR that 'countersign collateral FILE --into DIR' "
-                f"filled; {without} leaves this check out"
-            )
-        return f"{what} could not be asked for: check the network, or HTTPS_PROXY, and try again; {without} leaves this check out"
-    return _NEXT.get(code)
-
-
-def _years_apart(one: datetime, other: datetime) -> bool:
-    return abs((one - other).total_seconds()) > _YEAR_SECONDS

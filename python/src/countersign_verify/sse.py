@@ -109,7 +109,7 @@ class NamedEventReader:
         elif not text.startswith(b"data:"):
             raise _malformed("a line is neither data nor a comment")
         elif b"\r" in text:
-            raise _malformed("a line ends in CR alone")
+            raise _malformed("a line ends in CR only")
         else:
             value = text[6:] if text.startswith(b"data: ") else text[5:]
             self._limit(len(value) + 1)

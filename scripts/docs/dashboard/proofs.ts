@@ -58,7 +58,7 @@ export const PROOFS: readonly Panel[] = [
     'Verifications that found a fault, last hour',
     'none',
     {
-      text: 'Attestations that the verify endpoint called invalid. Whoever sends nonsense raises it too; *Verifications* says by which check.',
+      text: 'Attestations that the verify endpoint called invalid. Nonsense raises it too; *Verifications* says by which check.',
     },
     `sum(increase(countersign_verifications_total{${JOB}, code!="valid"}[1h]))`,
   ),

@@ -102,7 +102,7 @@ export const collateralRenewal = (collateral: KeptCollateral): Renewal => ({
   renew: async (_nonce, evidence) => ((await collateral.forget(FRESH_MS)) ? evidence : null),
 });
 
-/** Makes a failure for lack of collateral retryable where its service could not be reached, which the code alone does not tell. */
+/** Makes a failure for lack of collateral retryable where its service could not be reached, which the code does not tell. */
 export function withOutages<T>(appraise: Appraise<T>, collateral: KeptCollateral): Appraise<T> {
   return async (nonce, evidence, signal) => {
     collateral.outages();

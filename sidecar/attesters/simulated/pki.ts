@@ -23,7 +23,7 @@ export class RootError extends Error {
   override readonly name = 'RootError';
 }
 
-/** The certificate alone, for clients to trust. */
+/** Only the certificate, for clients to trust. */
 export const ROOT_FILE = 'root.pem';
 /**
  * The private key *and* the certificate in one file, because one file can be published atomically: the first process to link

@@ -50,7 +50,7 @@ export function measurementCounts(blocks = MEASUREMENT_COUNT): Buffer {
   return counts;
 }
 
-/** What a report says, but for the nonces. */
+/** A report's content, without the nonces. */
 interface ReportContent {
   /** By RIM index, from 0. */
   readonly measurements: readonly Uint8Array[];

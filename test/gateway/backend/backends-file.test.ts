@@ -42,7 +42,7 @@ describe('a file that cannot be used', () => {
   };
   const one = (more: object) => ({ backends: [{ url: URL_1, ...more }] });
   const WEIGHT = 'backends[0].weight: must be a whole number from 1 to 1000';
-  const NAME = 'backends[0].name: must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, and no number alone';
+  const NAME = 'backends[0].name: must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, and not only digits';
   const MODELS =
     'backends[0].models: must be 1 to 1000 names of models; without `models` a backend serves every model that no other names';
   const MODEL = 'backends[0].models[1]: must be a name of 1 to 256 characters';

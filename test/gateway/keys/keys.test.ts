@@ -90,7 +90,7 @@ describe('the keys file', () => {
     for (const [text, why] of [
       ['', /holds no key$/],
       ['# nothing\n', /holds no key$/],
-      ['secret-key with-note', /line 1: a plain key stands alone/],
+      ['secret-key with-note', /line 1: a line is one plain key/],
       ['ok\nalice:sha256:secret-key', /line 2: a hashed key is written/],
       [`alice:sha512:${hex}`, /line 1: a hashed key is written/],
       [`secret key:sha256:${hex}`, /line 1: /],

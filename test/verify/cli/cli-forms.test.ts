@@ -103,7 +103,7 @@ test('--session: the policy judges the attestation that names it', () => {
   const quoted = file('quoted.json', JSON.stringify(readFileSync(alone, 'utf8')));
   const last = (...args: string[]) => {
     const { status, stdout, stderr } = run('verify', short, ...given, ...args);
-    return [status, /^(IN)?VALID.*/m.exec(stdout)?.[0] ?? '', stderr];
+    return [status, /^(INVALID: \w+|VALID.*)/m.exec(stdout)?.[0] ?? '', stderr];
   };
   expect(last()).toEqual([1, 'INVALID: cpu_missing', '']);
   for (const held of [alone, quoted])

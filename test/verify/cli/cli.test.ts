@@ -53,7 +53,7 @@ describe('countersign verify', () => {
       [file('attestation.json', JSON.stringify(whole.json().attestation))],
       [file('stream.txt', stream.text)],
     ]) {
-      const { status, stdout } = run('verify', ...args, '--allow-simulated', root, '--offline');
+      const { status, stdout } = run('verify', ...args, '--allow-simulated', root, '--offline', '--verbose');
       expect([status, stdout]).toEqual([0, expect.stringMatching(/VALID \(level: none\)\n$/)]);
       expect(stdout).toContain('SIMULATED');
       expect(stdout).toContain('not proven');
@@ -117,7 +117,7 @@ describe('countersign verify', () => {
     expect([status, JSON.parse(stdout).checks[0]]).toMatchObject([1, { status: 'fail', code: 'too_large' }]);
     expect(run('verify', '/dev/zero')).toMatchObject({
       status: 2,
-      stderr: expect.stringContaining('larger than 268435456 bytes'),
+      stderr: expect.stringContaining('larger than 256 MiB'),
     });
   });
 
@@ -136,7 +136,7 @@ describe('countersign verify', () => {
   it('says of how many answers a batched one is one, and refuses more than it is told to accept', async () => {
     const saved = file('batched.json', JSON.stringify(await attestInBatch(17, 5)));
     const given = ['--allow-simulated', file('test-root.pem', simulatedRoot), '--at', AT.toISOString(), '--offline'];
-    const { status, stdout } = run('verify', saved, '--max-batch', '17', ...given);
+    const { status, stdout } = run('verify', saved, '--max-batch', '17', '--verbose', ...given);
     expect([status, stdout]).toEqual([
       0,
       expect.stringContaining('a nonce that commits to 17 answers, of which this is'),
@@ -151,7 +151,9 @@ describe('countersign verify', () => {
   it('demands level gpu of an answer, and more where other options name it', async () => {
     const saved = file('level.json', JSON.stringify(await attest()));
     const policy = (...args: string[]) =>
-      /^ .* policy +(.*)$/m.exec(run('verify', saved, '--offline', '--at', AT.toISOString(), ...args).stdout)?.[1];
+      /^ .* policy +(.*)$/m.exec(
+        run('verify', saved, '--offline', '--verbose', '--at', AT.toISOString(), ...args).stdout,
+      )?.[1];
     const simulated = ['--allow-simulated', file('test-root.pem', simulatedRoot)];
     expect(policy()).toContain('the level is none; the caller accepts gpu or more');
     expect(policy('--require-level', 'gpu+cpu')).toContain('accepts gpu+cpu or more');
@@ -170,7 +172,9 @@ describe('countersign verify', () => {
     const { raw, nonce } = await attest();
     for (const odd of ['\n', '\r', '\u001b[2J', '\u009b2J', '\u2028', '\u202e', '\u200b']) {
       const token = unsigned({ eat_nonce: nonce, iss: `x${odd}VALID (level: gpu)` });
-      const { status, stdout } = run('verify', file('odd.json', JSON.stringify({ raw, nonce, token })), '--offline');
+      const { status, stdout } = run(
+        ...['verify', file('odd.json', JSON.stringify({ raw, nonce, token })), '--offline', '--verbose'],
+      );
       expect([status, stdout]).toEqual([1, expect.stringMatching(/says it is from 'x\?[^\n]*VALID \(level: gpu\)'\n/)]);
       expect(stdout).not.toMatch(/^VALID|[^\n\P{C}]|[\u2028\u2029]/mu);
     }
@@ -216,7 +220,7 @@ describe('countersign verify', () => {
       [['verify', answer, '--endpoint', '/v1/messages?a=1'], 'not a path under /v1/'],
       [['verify', answer, '--endpoint', '/v1/messages\n'], 'not a path under /v1/'],
       [['evidence', answer, '--response', answer], 'which is of verify'],
-      [['verify', answer, '--allow-simulated', service.folder.path], 'cannot be used (EISDIR)'],
+      [['verify', answer, '--allow-simulated', service.folder.path], 'a folder, not a file'],
       [['verify', answer, '--request', join(service.folder.path, 'gone.json')], 'no such file or folder'],
       [['verify', answer, '--rim-dir', rims], 'no such file or folder'],
       [['verify', answer, '--rim-dir', answer], 'cannot be used (ENOTDIR)'],
@@ -226,7 +230,7 @@ describe('countersign verify', () => {
     ] as const) {
       const { status, stdout, stderr } = run(...args, ...(args[0] === 'verify' ? ['--offline'] : []));
       expect([status, stdout]).toEqual([2, '']);
-      expect(stderr).toMatch(/^countersign: [^\n]+\nsee --help\n$/);
+      expect(stderr).toMatch(/^countersign: [^\n]+\n(see --help|next: [^\n]+)\n$/);
       expect(stderr).toContain(message);
     }
   });
@@ -251,7 +255,7 @@ describe('countersign verify', () => {
       expect([status, stdout, stderr]).toEqual([
         2,
         '',
-        `countersign: ${join(service.folder.path, name)}: not a text in UTF-8\nsee --help\n`,
+        `countersign: ${join(service.folder.path, name)}: not a text in UTF-8\nnext: save the answer as it came, byte for byte (curl … > FILE)\n`,
       ]);
     }
   });
@@ -279,7 +283,9 @@ describe('countersign verify', () => {
     });
     expect(run('evidence', one, '--offline')).toMatchObject({
       status: 3,
-      stdout: expect.stringMatching(/\nINCOMPLETE: \w+_unavailable\nNothing was found wrong\. [^\n]*collateral/),
+      stdout: expect.stringMatching(
+        /\nINCOMPLETE: \w+_unavailable: [^\n]*; nothing was found wrong\nnext: [^\n]*collateral/,
+      ),
     });
     const nonce = file('nonce.json', JSON.stringify([{ ...device, nonce: '00'.repeat(32) }]));
     expect(run('evidence', nonce, ...without).stdout).toContain('INVALID: report_nonce_mismatch');
@@ -340,7 +346,7 @@ describe.skipIf(!vectorsPresent)('countersign collateral', () => {
     expect([(await child.exited).code, child.output()]).toEqual([0, expect.stringContaining('2 files')]);
     nvidia.close();
     expect(readdirSync(join(into, 'rim')).sort()).toEqual([...rims.keys()].map((id) => `${id}.xml`));
-    const offline = run('evidence', evidence, '--offline', '--collateral', into, ...common);
+    const offline = run('evidence', evidence, '--offline', '--verbose', '--collateral', into, ...common);
     expect([offline.status, offline.stdout]).toEqual([0, expect.stringContaining('all 33 active measurements')]);
     const fromDir = run('evidence', evidence, '--offline', '--rim-dir', join(into, 'rim'), ...common);
     expect(fromDir.status).toBe(0);

@@ -201,6 +201,7 @@ describe('the level', () => {
     const { chat, refused } = client(origin, { policy: { minLevel: 'none' }, now_ms });
     expect(await refusal(await chat())).toEqual(own('simulated_root_refused'));
     expect(refused[0]?.cause).toMatchObject({ name: 'VerificationError' });
+    expect(refused[0]?.message).toContain('the GPU is simulated: pass its root (simulatedRoot)');
     expect(ohttp(origin)).toEqual([]);
   });
 

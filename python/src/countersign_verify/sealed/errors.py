@@ -7,6 +7,7 @@ from typing import Final
 import httpx
 
 from ..options import LEVELS, Level
+from ..unproven import CAUSES
 
 MESSAGES: Final = {
     "other_gateway": "The request is for another address than that of the gateway. Nothing was sent.",
@@ -58,7 +59,8 @@ class SealedError(httpx.TransportError, OSError):
     def __init__(
         self, code: str, status: int | None = None, retry_after: str | None = None, message: str | None = None
     ) -> None:
-        text = MESSAGES.get(code, SESSION_REFUSED) if message is None else message
+        refused = f"{SESSION_REFUSED} The cause: {CAUSES.get(code, code)}."
+        text = MESSAGES.get(code, refused) if message is None else message
         super().__init__(text)
         self.code = code
         self.status = status

@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from ..client import IS_IN_SESSION
 from ..options import Verified
+from ..sealed_answers import will_be_sealed
 from ..session import SessionReport
 from .errors import SealedError, too_large
 from .exchange import (
@@ -82,11 +82,9 @@ class _Sealed:
     def _exchange(self, inner: Any, sealing: Sealing) -> SealedExchange:
         return SealedExchange(inner, self._gateway.target_of(inner.url), sealing.key, self._padding)
 
-    def _opened(self, reader: SealedReader, stream: Any, is_in_session: Any) -> Any:
+    def _opened(self, reader: SealedReader, stream: Any) -> Any:
         assert reader.head is not None
-        status, fields = reader.head.status, list(reader.head.fields)
-        extensions = {IS_IN_SESSION: is_in_session}
-        return self._library.Response(status, headers=fields, stream=stream, extensions=extensions)
+        return self._library.Response(reader.head.status, headers=list(reader.head.fields), stream=stream)
 
     def _refusal(self, error: SealedError) -> Any:
         if self._on_refused is not None:
@@ -141,6 +139,9 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
         self._lock = threading.Lock()
 
     def handle_request(self, request: Any) -> Any:
+        # Every other body is an upload, and no verifying client's.
+        if isinstance(request.stream, self._library.ByteStream):
+            will_be_sealed(request.read(), self._is_in_session, is_async=False)
         try:
             outer, reader = self._answer(request)
         except SealedError as error:
@@ -155,7 +156,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
             outer.close()
             raise
         stream = opened_streams(self._library)[0](handed, parts, reader, outer)
-        return self._opened(reader, stream, self._is_in_session)
+        return self._opened(reader, stream)
 
     def close(self) -> None:
         self._client.close()
@@ -260,6 +261,8 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
         self._lock = anyio.Lock()
 
     async def handle_async_request(self, request: Any) -> Any:
+        if isinstance(request.stream, self._library.ByteStream):
+            will_be_sealed(await request.aread(), self._is_in_session, is_async=True)
         try:
             outer, reader = await self._answer(request)
         except SealedError as error:
@@ -274,7 +277,7 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
             await outer.aclose()
             raise
         stream = opened_streams(self._library)[1](handed, parts, reader, outer)
-        return self._opened(reader, stream, self._is_in_session)
+        return self._opened(reader, stream)
 
     async def aclose(self) -> None:
         await self._client.aclose()
