@@ -44,14 +44,8 @@ export function announce(text: string): void {
   byId('status').textContent = text;
 }
 
-/** For screen readers alone. */
+/** Only for screen readers. */
 export const hidden = (text: string): HTMLElement => el('span', { class: 'away' }, text);
-
-/** Brings it into sight, where the visitor is looking near it: who reads elsewhere is left there. */
-export function follow(element: HTMLElement): void {
-  const { top } = element.getBoundingClientRect();
-  if (top > 0 && top < innerHeight + 48) element.scrollIntoView({ block: 'nearest' });
-}
 
 export interface Writer {
   write(text: string): void;

@@ -54,7 +54,7 @@ export function carryWith(sealed: typeof fetch | null): void {
   carry = sealed ?? ((input, init) => fetch(input, init));
 }
 
-/** In memory alone. */
+/** Only in memory. */
 let key = '';
 /** Sent with every request from now on; empty: none is. */
 export function useKey(value: string): void {

@@ -26,6 +26,12 @@ const composer = createComposer(
   () => void live.refresh(),
 );
 
+byId('new-chat').addEventListener('click', () => {
+  conversation.clear();
+  composer.reset();
+  scrollTo(0, 0);
+});
+
 const sealing = createSealing(() => live.settings(collateral('collateral')));
 
 function onRefused({ status }: GatewayError): void {
@@ -42,8 +48,8 @@ function showStatus({ kind, text }: Status, service: Service | null): void {
   sealing.serviceIs(service);
   composer.serviceIs(service);
   if (service === null) return;
-  byId('simulated').hidden = service.simulated_root === null;
-  document.documentElement.classList.toggle('is-simulated', service.simulated_root !== null);
+  // A sidecar that is away says nothing of its GPU.
+  if (service.sidecar.status === 'connected') byId('simulated').hidden = service.simulated_root === null;
   byId('version').textContent = `Countersign ${service.version}`;
 }
 

@@ -24,7 +24,12 @@ export interface Listener {
   refusal(text: string): void;
   /** A piece of the tool call with this number: its name comes first, then its arguments. */
   toolCall(index: number, text: string): void;
+  /** The words have ended, and the GPU has not signed them yet. */
+  signing(): void;
 }
+
+/** A comment of the gateway, which it sends every few seconds while it waits for the signature. */
+const SIGNING = /^: attesting$/m;
 
 /** @throws {GatewayError} when the connection breaks. @throws {DOMException} when it was aborted. */
 export async function readAnswer(response: Response, listener: Listener): Promise<Answer> {
@@ -52,6 +57,7 @@ export async function readAnswer(response: Response, listener: Listener): Promis
       bytes += part.value.length;
       if (bytes > MAX_STREAM_BYTES) throw new SseError('too_large', 'the answer is too large');
       kept.push(part.value);
+      if (SIGNING.test(new TextDecoder().decode(part.value))) listener.signing();
       for (const payload of payloads.push(part.value)) take(payload);
     }
     const last = payloads.end();
@@ -66,12 +72,8 @@ export async function readAnswer(response: Response, listener: Listener): Promis
 function broken(cause: unknown): unknown {
   if (cause instanceof SseError)
     return cause.reason === 'too_large'
-      ? new GatewayError(200, 'answer_too_large', 'The answer is larger than what this page keeps to check.')
-      : new GatewayError(
-          200,
-          'stream_malformed',
-          'The answer is no stream that could be proven: it has more than data.',
-        );
+      ? new GatewayError(0, 'answer_too_large', 'The answer is larger than what this page keeps to check.')
+      : new GatewayError(0, 'stream_malformed', 'The answer is no stream that could be proven: it has more than data.');
   if (!(cause instanceof TypeError)) return cause;
   return new GatewayError(0, 'connection_lost', 'The connection broke before the answer was complete.');
 }

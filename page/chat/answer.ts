@@ -4,7 +4,7 @@ import { el, type Writer, writerInto } from '../dom.ts';
 import type { Listener } from '../stream.ts';
 import { markdownInto } from './markdown.ts';
 
-interface AnswerView extends Listener {
+interface AnswerView extends Omit<Listener, 'signing'> {
   readonly element: HTMLElement;
   /** Where the words of the answer stand. */
   readonly words: HTMLElement;

@@ -11,6 +11,8 @@ interface Composer {
   modelFor(signal: AbortSignal): Promise<string>;
   /** Sends this text, unless an answer is under way. */
   submit(text: string): void;
+  /** Stops the answer that is under way, and empties the box for a new conversation. */
+  reset(): void;
 }
 
 /** @param run sends a text; it is over when the answer has ended. @param onKey runs when a key was entered that the service takes. */
@@ -127,5 +129,10 @@ export function createComposer(run: (text: string, signal: AbortSignal) => Promi
       return model.value;
     },
     submit: (text) => void submit(text),
+    reset() {
+      running?.abort();
+      message.value = '';
+      message.focus();
+    },
   };
 }

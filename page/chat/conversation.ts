@@ -1,5 +1,5 @@
 // The conversation: what was asked, the answer as it comes, then its proof; or, in its place, what went wrong.
-import { announce, el, follow, hidden } from '../dom.ts';
+import { announce, el, hidden } from '../dom.ts';
 import { chat, chatRequest, GatewayError, type Message } from '../gateway.ts';
 import { createProof, type Proof } from '../proof/proof.ts';
 import type { Subject } from '../proof/subject.ts';
@@ -7,11 +7,14 @@ import type { Bubbles } from '../proof/tamper.ts';
 import type { Settings } from '../proof/verifier.ts';
 import { type Answer, readAnswer } from '../stream.ts';
 import { answerActions, createAnswer } from './answer.ts';
+import { createProgress, watchSidecar } from './progress.ts';
 import { trouble } from './trouble.ts';
 
 interface Conversation {
   /** Asks, and shows the answer with its proof. Resolves when the answer has ended, proven or not. */
   ask(text: string, model: (signal: AbortSignal) => Promise<string>, signal: AbortSignal): Promise<void>;
+  /** Forgets every question and answer. */
+  clear(): void;
 }
 
 interface ConversationOptions {
@@ -37,13 +40,10 @@ export function createConversation(
     signal: AbortSignal,
   ): Promise<void> {
     const before = messages.length;
-    const note = el('p', { class: 'note' }, 'Waiting for the first word …');
+    const progress = createProgress();
     const question = el('p', { class: 'asked' }, text);
-    const answer = createAnswer(() => {
-      note.textContent = 'Not proven yet: the proof comes with the end.';
-      follow(note);
-    });
-    const article = el('article', { 'aria-busy': 'true', 'aria-label': 'Answer' }, answer.element, note);
+    const answer = createAnswer(progress.words);
+    const article = el('article', { 'aria-busy': 'true', 'aria-label': 'Answer' }, answer.element, progress.element);
     const turn = el('li', { class: 'turn' }, el('div', { class: 'question' }, hidden('You: '), question), article);
     const again = () => {
       messages.length = before;
@@ -51,42 +51,54 @@ export function createConversation(
     };
     newest?.fold();
     turns.append(turn);
+    // The question and the start of its answer stay in view: nothing scrolls on its own after this.
     turn.scrollIntoView({ block: 'start' });
+    const watch = watchSidecar(progress, refresh, () => settings().service);
+    const either = AbortSignal.any([signal, watch.signal]);
     const asked = [...messages, { role: 'user', content: text } as const];
     try {
-      const body = chatRequest(await model(signal), asked);
-      const response = await chat(body, signal);
-      const received = await readAnswer(response, answer).finally(answer.end);
+      const body = chatRequest(await model(either), asked);
+      const response = await chat(body, either);
+      const listener = { ...answer, signing: progress.signing };
+      const received = await readAnswer(response, listener).finally(answer.end);
+      watch.stop();
       performance.mark('answer');
       announce(`The answer: ${answer.text().slice(0, 2000)}`);
-      note.remove();
+      progress.end();
       const proof = proofOf(received, body, { question, answer: answer.words });
       messages.push({ role: 'user', content: text }, { role: 'assistant', content: answer.text() });
       newest = proof;
-      article.append(answerActions(answer, again), proof.element);
-      const known = await proof.run(settings());
-      follow(proof.element);
-      if (known) return;
+      article.append(el('div', { class: 'answer-end' }, proof.element, answerActions(answer, again)));
+      if (await proof.run(settings())) return;
       await refresh();
       await proof.run(settings());
-    } catch (error) {
+    } catch (cause) {
+      const error = watch.ended ?? cause;
       if (!(error instanceof GatewayError || error instanceof DOMException)) throw error;
-      note.remove();
+      progress.end();
       article.append(trouble(error, answer.element.textContent !== '', settings().service, again));
       if (error instanceof GatewayError) onRefused(error);
     } finally {
+      watch.stop();
       article.setAttribute('aria-busy', 'false');
     }
   }
 
-  return { ask };
+  return {
+    ask,
+    clear() {
+      messages.length = 0;
+      newest = null;
+      turns.replaceChildren();
+    },
+  };
 }
 
 /** @throws {GatewayError} where an error came in the place of the proof, or none came. */
 function proofOf({ transcript, carrier, error }: Answer, request: string, bubbles: Bubbles): Proof {
-  if (error !== null) throw new GatewayError(200, error.code, error.message);
-  if (carrier === null) throw new GatewayError(200, 'no_attestation', 'The answer ended without an attestation.');
+  if (error !== null) throw new GatewayError(0, error.code, error.message);
+  if (carrier === null) throw new GatewayError(0, 'no_attestation', 'The answer ended without an attestation.');
   const name = `countersign-${new Date().toISOString().slice(0, 19).replace(/\W/g, '')}`;
   const subject: Subject = { kind: 'attestation', text: carrier, transcript, request, asked: true, name };
-  return createProof(subject, bubbles);
+  return createProof(subject, bubbles, { open: false });
 }

@@ -5,7 +5,7 @@ import { GatewayError, type Service } from '../gateway.ts';
 const ADVICE: Readonly<Record<string, string>> = {
   invalid_api_key: 'Enter an API key under "Model and settings", then try again.',
   attestation_unavailable:
-    'The part that speaks to the GPU is away, so nothing was asked: this page asks for no answer that cannot be proven.',
+    'Without a signature no answer can be proven. Try again in a few seconds. If it stays away, tell the operator.',
   gateway_unreachable: 'Start it again, or look at your connection, then try again.',
   backend_unreachable: 'The gateway runs, but the model behind it does not answer.',
   backend_timeout: 'The model was silent for too long.',
@@ -13,8 +13,8 @@ const ADVICE: Readonly<Record<string, string>> = {
   rate_limit_exceeded: 'Too many requests at once.',
 };
 
-/** Where the gateway itself wants none. */
-const BACKEND_KEY = 'The model behind the gateway refused the gateway: whoever runs it must set BACKEND_API_KEY.';
+/** Where the gateway itself wants no key. */
+const BACKEND_KEY = 'The model behind the gateway refused the gateway: its operator must set BACKEND_API_KEY.';
 
 /**
  * @param error a GatewayError; a DOMException where the visitor stopped it.
@@ -37,7 +37,7 @@ export function trouble(
     { class: 'trouble', 'data-code': refused?.code ?? 'stopped' },
     el('h2', {}, title, label === '' ? null : el('code', {}, label)),
     el('p', {}, `${text}${unproven}`),
-    el('p', { class: 'actions' }, el('button', { type: 'button', on: { click: again } }, 'Try again')),
+    el('p', { class: 'actions' }, el('button', { type: 'button', class: 'quiet', on: { click: again } }, 'Try again')),
   );
 }
 

@@ -2,11 +2,28 @@
 import { byId, el } from '../dom.ts';
 import { isLink, proofIn } from '../proof/link.ts';
 import { createProof } from '../proof/proof.ts';
-import { attestationIn, MAX_INPUT_BYTES, mayBeProof, readStored, type Subject, textOf } from '../proof/subject.ts';
+import { attestationIn, MAX_INPUT_BYTES, mayBeProof, readStored, textOf } from '../proof/subject.ts';
 import type { Settings } from '../proof/verifier.ts';
+import { EMPTY, FOLDER, foreign, type Refusal, TOO_LARGE, UNREADABLE } from './foreign.ts';
 import { signedConversation } from './signed.ts';
 
 type Bytes = Uint8Array<ArrayBuffer>;
+
+interface Read {
+  readonly name: string;
+  readonly bytes: Bytes;
+}
+
+const OPTIONAL = 'The request is optional: add it before the file.';
+const SEVERAL: Refusal = {
+  is: 'is more than one proof',
+  next: 'Choose one file with a proof and, if you have it, the request.',
+};
+const NOTHING_PASTED: Refusal = { is: 'is empty', next: 'Paste the text of a proof first, or choose its file.' };
+const BAD_LINK: Readonly<Record<'damaged' | 'too_large', Refusal>> = {
+  damaged: { is: 'is cut off or damaged: no proof can be read from it', next: 'Copy it again, whole.' },
+  too_large: { is: 'unpacks to more than the 4 MiB that a link of this page holds', next: 'Ask for the file instead.' },
+};
 
 /** @param open brings the view forward, for a file that is dropped anywhere. */
 export function createCheck(settings: () => Settings, refresh: () => Promise<void>, open: () => void): void {
@@ -15,79 +32,96 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
   const sent = byId<HTMLInputElement>('sent');
   const paste = byId<HTMLTextAreaElement>('paste');
   const problem = byId('drop-problem');
+  const checked = byId('checked');
+  let newest = 0;
 
-  async function check(bytes: Bytes, label: string, name: string, request: string | null): Promise<void> {
-    refuse('');
-    await show(readStored(bytes, name, request), label);
+  /** Clears what was shown of the one before. @returns whether this is still the newest. */
+  function begin(): () => boolean {
+    const mine = ++newest;
+    problem.hidden = true;
+    problem.replaceChildren();
+    checked.replaceChildren();
+    scrollTo(0, 0);
+    return () => mine === newest;
   }
-  async function show(subject: Subject, label: string): Promise<void> {
+  function refuse(name: string, { is, next }: Refusal): void {
+    problem.replaceChildren(el('h2', {}, `${name} ${is}.`), el('p', {}, next));
+    problem.hidden = false;
+  }
+  async function check(bytes: Bytes, name: string, label: string, sent: Read | null): Promise<void> {
+    const isNewest = begin();
+    const subject = readStored(bytes, name, sent === null ? null : textOf(sent.bytes));
+    const heading = sent === null ? label : `${label}, with ${sent.name}`;
     const attestation = attestationIn(subject);
     const signed = attestation === null ? null : signedConversation(attestation.raw);
-    const proof = createProof(subject, signed?.bubbles ?? null);
-    byId('checked').replaceChildren(el('h2', {}, label), proof.element, signed?.element ?? '');
-    scrollTo(0, 0);
-    if (!(await proof.run(settings()))) {
+    const proof = createProof(subject, signed?.bubbles ?? null, { open: true });
+    const show = () => checked.replaceChildren(el('h2', {}, heading), proof.element, signed?.element ?? '');
+    // What may be no proof is looked at first: then only what it is instead is shown.
+    if (attestation !== null || subject.kind !== 'attestation') show();
+    const known = await proof.run(settings());
+    if (!isNewest()) return;
+    if (proof.element.dataset.verdict === 'foreign') {
+      checked.replaceChildren();
+      return refuse(label, foreign(bytes));
+    }
+    show();
+    if (!known) {
       await refresh();
       await proof.run(settings());
     }
-    proof.element.querySelector<HTMLElement>('.verdict-title')?.focus({ preventScroll: true });
+    if (isNewest()) proof.element.querySelector<HTMLElement>('.verdict-title')?.focus({ preventScroll: true });
   }
   async function checkFiles(files: readonly File[]): Promise<void> {
+    const isNewest = begin();
     const read = await Promise.all([...files, ...(sent.files ?? [])].slice(0, 3).map(bytesOf));
-    const contents = read.filter((one) => one !== null);
-    if (contents.length < read.length) return;
+    forget();
+    if (!isNewest()) return;
+    const refused = read.find((one) => 'is' in one);
+    if (refused !== undefined && 'is' in refused) return refuse(refused.name, refused);
+    const contents = read.filter((one) => 'bytes' in one);
     const [proof] = [...contents.filter(({ bytes }) => mayBeProof(bytes)), ...contents];
     if (proof === undefined) return;
     const others = contents.filter((one) => one !== proof);
-    if (others.length > 1)
-      return refuse('One proof at a time: a file with the proof and, if you have it, the request.');
-    const request = others[0] === undefined ? null : textOf(others[0].bytes);
-    await check(proof.bytes, proof.name, proof.name.replace(/\.\w+$/, ''), request);
+    if (others.length > 1) return refuse('This', SEVERAL);
+    await check(proof.bytes, proof.name.replace(/\.\w+$/, ''), proof.name, others[0] ?? null);
   }
-  /** null: it was refused. */
-  async function bytesOf(chosen: File): Promise<{ readonly name: string; readonly bytes: Bytes } | null> {
-    const { name, size } = chosen;
-    const refused =
-      size > MAX_INPUT_BYTES
-        ? `is larger than ${MAX_INPUT_BYTES / 1024 / 1024} MiB.`
-        : size === 0
-          ? 'is empty, or no file.'
-          : null;
-    const bytes = refused === null ? await chosen.arrayBuffer().catch(() => null) : null;
-    if (bytes !== null) return { name, bytes: new Uint8Array(bytes) };
-    refuse(`${name} ${refused ?? 'cannot be read: it is a folder, or was changed or moved.'}`);
-    return null;
+  /** Empties the fields, so that nothing of this file stands beside the next, and the same file can be chosen again. */
+  function forget(): void {
+    file.value = sent.value = paste.value = '';
+    nameRequest();
+    leaveLink();
   }
-  function refuse(text: string): void {
-    problem.textContent = text;
-    problem.hidden = text === '';
+  /** The address stays that of what is shown. */
+  function leaveLink(): void {
+    if (isLink(location.hash)) history.replaceState(null, '', '#check');
+  }
+  function nameRequest(): void {
+    byId('sent-name').textContent = sent.files?.[0]?.name ?? OPTIONAL;
+  }
+  async function checkPasted(): Promise<void> {
+    const isNewest = begin();
+    const text = paste.value;
+    if (text.trim() === '') return refuse('The box', NOTHING_PASTED);
+    const [request] = await Promise.all([...(sent.files ?? [])].map(bytesOf));
+    if (!isNewest()) return;
+    if (request !== undefined && 'is' in request) return refuse(request.name, request);
+    leaveLink();
+    await check(new TextEncoder().encode(text), 'pasted', 'What you pasted', request ?? null);
   }
   async function checkAddress(): Promise<void> {
     if (!isLink(location.hash)) return;
+    const isNewest = begin();
     const bytes = await proofIn(location.hash);
-    if (bytes === 'damaged') return refuse('The link is cut off or damaged: no proof can be read from it.');
-    if (bytes === 'too_large') return refuse('The link unpacks to more than 4 MiB, which no link of this page does.');
-    await check(bytes, 'The proof in the link', 'linked', null);
+    if (!isNewest()) return;
+    if (typeof bytes === 'string') return refuse('The link', BAD_LINK[bytes]);
+    await check(bytes, 'linked', 'The proof in the link', null);
   }
 
-  file.addEventListener('change', () => {
-    void checkFiles([...(file.files ?? [])]).then(() => {
-      file.value = ''; // so that the same file can be chosen again
-    });
-  });
+  file.addEventListener('change', () => void checkFiles([...(file.files ?? [])]));
+  sent.addEventListener('change', nameRequest);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    if (paste.value.trim() === '') return refuse('Paste a proof first, or choose a file.');
-    void Promise.all([...(sent.files ?? [])].map(bytesOf)).then(([request]) =>
-      request === null
-        ? undefined
-        : check(
-            new TextEncoder().encode(paste.value),
-            'What you pasted',
-            'pasted',
-            request === undefined ? null : textOf(request.bytes),
-          ),
-    );
+    void checkPasted();
   });
   addEventListener('dragover', (event) => {
     if (!event.dataTransfer?.types.includes('Files')) return;
@@ -101,9 +135,23 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     if (!event.dataTransfer?.types.includes('Files')) return;
     event.preventDefault();
     form.classList.remove('over');
+    const { files, items } = event.dataTransfer;
+    const folder = [...items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory === true);
     open();
-    void checkFiles([...event.dataTransfer.files]);
+    if (folder == null) return void checkFiles([...files]);
+    begin();
+    forget();
+    refuse(folder.name, FOLDER);
   });
   addEventListener('hashchange', () => void checkAddress());
   void checkAddress();
+}
+
+/** A file as it was read, or why it was not. */
+async function bytesOf(chosen: File): Promise<Read | ({ readonly name: string } & Refusal)> {
+  const { name, size } = chosen;
+  if (size > MAX_INPUT_BYTES) return { name, ...TOO_LARGE };
+  if (size === 0) return { name, ...EMPTY };
+  const bytes = await chosen.arrayBuffer().catch(() => null);
+  return bytes === null ? { name, ...UNREADABLE } : { name, bytes: new Uint8Array(bytes) };
 }

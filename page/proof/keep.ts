@@ -47,12 +47,17 @@ function curlOf(request: string): string {
   return `curl -sN ${endpoint} -H 'content-type: application/json'${key} -d ${quoted}`;
 }
 
-function download(label: string, name: string, data: string | Uint8Array<ArrayBuffer>): HTMLElement {
+export function download(
+  label: string,
+  name: string,
+  data: string | Uint8Array<ArrayBuffer>,
+  look: 'quiet' | 'small' = 'quiet',
+): HTMLElement {
   const save = () => {
     const url = URL.createObjectURL(new Blob([data], { type: 'application/octet-stream' }));
     const link = el('a', { href: url, download: name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   };
-  return el('button', { type: 'button', class: 'quiet', on: { click: save } }, label);
+  return el('button', { type: 'button', class: look, on: { click: save } }, label);
 }

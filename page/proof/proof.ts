@@ -1,18 +1,17 @@
 // One proof on the page: its verdict in view, and everything behind it closed below.
 import type { Attestation, VerificationReport } from '../../verify/index.ts';
-import { copyButton } from '../copy.ts';
 import { announce, el, hidden } from '../dom.ts';
 import { checkList } from './check-list.ts';
 import { exchangeView } from './exchange.ts';
 import { factsView } from './facts.ts';
 import { keepView } from './keep.ts';
-import { linkTo } from './link.ts';
+import { shareView } from './share.ts';
 import { attestationIn, type Subject } from './subject.ts';
 import { type Bubbles, tamperBubbles } from './tamper.ts';
 import { tamperBench } from './tamper-bench.ts';
 import { type Claim, type ClaimState, type Conclusion, concluded, STEPS, tally } from './verdict.ts';
 import { type Settings, verify } from './verifier.ts';
-import { BADGES, ICONS } from './words.ts';
+import { BADGES, ICONS, SHORT_BADGES } from './words.ts';
 
 export interface Proof {
   readonly element: HTMLElement;
@@ -30,14 +29,18 @@ const STATE: Readonly<Record<ClaimState, string>> = {
   wrong: 'wrong',
 };
 
+const CHECKING = 'Checking the proof';
 let count = 0;
 
-/** @param bubbles where question and answer stand on the page; null where they do not. */
-export function createProof(original: Subject, bubbles: Bubbles | null): Proof {
+/**
+ * @param bubbles where question and answer stand on the page; null where they do not.
+ * @param open whether it is more than one line at first. What is wrong always is.
+ */
+export function createProof(original: Subject, bubbles: Bubbles | null, { open }: { readonly open: boolean }): Proof {
   const id = `proof-${++count}`;
   const attestation = attestationIn(original);
   const icon = el('span', { class: 'icon', 'aria-hidden': 'true' }, ICONS.running);
-  const badge = el('h2', { id, class: 'verdict-title', tabindex: -1 }, 'Checking the proof');
+  const badge = el('h2', { id, class: 'verdict-title', tabindex: -1 }, CHECKING);
   const sentence = el('p', { class: 'verdict-text' }, 'The verifier runs in this browser.');
   const claims = el('ul', { class: 'claims' });
   const ladder = el('div', { class: 'steps' });
@@ -47,7 +50,7 @@ export function createProof(original: Subject, bubbles: Bubbles | null): Proof {
   const more = el('details', { class: 'fold more' }, summary, behind);
   const card = el(
     'details',
-    { class: 'card', open: true },
+    { class: 'card', open, on: { toggle: unfolded } },
     el('summary', { class: 'verdict' }, icon, badge),
     sentence,
     claims,
@@ -58,6 +61,7 @@ export function createProof(original: Subject, bubbles: Bubbles | null): Proof {
   const element = el('section', { class: 'proof', 'aria-labelledby': id, 'data-verdict': 'running' }, card);
   let settings: Settings;
   let turn = 0;
+  let names = { long: CHECKING, short: CHECKING };
 
   /** @returns null where another check of the same proof came between, or the verifier could not run. */
   async function check(subject: Subject, copy: Attestation | null): Promise<VerificationReport | null> {
@@ -91,16 +95,28 @@ export function createProof(original: Subject, bubbles: Bubbles | null): Proof {
     show({
       verdict: 'unchecked',
       badge: BADGES.unchecked,
+      short: SHORT_BADGES.unchecked,
       sentence: `The verifier could not run: ${reason}.`,
       claims: [],
       ladder: null,
     });
   }
 
+  function nameBadge(): void {
+    badge.textContent = card.open ? names.long : names.short;
+  }
+
+  function unfolded(): void {
+    nameBadge();
+    if (card.open && settings !== undefined && !open) element.scrollIntoView({ block: 'nearest' });
+  }
+
   function show(conclusion: Conclusion): void {
     const { verdict } = conclusion;
     icon.textContent = ICONS[verdict];
-    badge.textContent = conclusion.badge;
+    names = { long: conclusion.badge, short: conclusion.short };
+    if (verdict === 'invalid') card.open = true;
+    nameBadge();
     sentence.textContent = conclusion.sentence;
     claims.replaceChildren(...conclusion.claims.map(claimView));
     ladder.replaceChildren(...ladderView(conclusion));
@@ -138,7 +154,7 @@ export function createProof(original: Subject, bubbles: Bubbles | null): Proof {
   function addTampering(held: Attestation): void {
     const recheck = async (subject: Subject, copy: Attestation) => (await check(subject, copy))?.checks ?? [];
     if (bubbles !== null) actions.append(...tamperBubbles(original, held, bubbles, recheck));
-    actions.append(copyButton('Copy link', () => linkTo(original, location.origin)));
+    actions.append(...shareView(original, held));
     behind.append(exchangeView(original, held), tamperBench(original, held, recheck));
   }
 }

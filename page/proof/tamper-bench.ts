@@ -36,7 +36,11 @@ export function tamperBench(
   });
   const before = el('code', { class: 'window' });
   const after = el('code', { class: 'window' });
-  const change = el('button', { type: 'button', on: { click: () => void damage() } }, 'Change this byte');
+  const change = el(
+    'button',
+    { type: 'button', class: 'quiet', on: { click: () => void damage() } },
+    'Change this byte',
+  );
   const undo = el('button', { type: 'button', class: 'quiet', on: { click: () => void restore() } }, 'Undo');
   undo.disabled = true;
   const said = el('p', { class: 'said', 'aria-live': 'polite' });

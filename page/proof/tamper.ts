@@ -36,8 +36,12 @@ export function tamperBubbles(
   if (targets.length === 0) return [];
   let shown: { readonly element: HTMLElement; readonly before: readonly Node[] }[] = [];
   const said = el('p', { class: 'said', hidden: true });
-  const begin = el('button', { type: 'button', on: { click: start } }, 'Change a character');
-  const undo = el('button', { type: 'button', hidden: true, on: { click: () => void restore() } }, 'Undo');
+  const begin = el('button', { type: 'button', class: 'quiet', on: { click: start } }, 'Try tampering');
+  const undo = el(
+    'button',
+    { type: 'button', class: 'quiet', hidden: true, on: { click: () => void restore() } },
+    'Undo',
+  );
   const end = el('button', { type: 'button', class: 'quiet', hidden: true, on: { click: () => void stop() } }, 'Done');
 
   function start(): void {

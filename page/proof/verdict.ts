@@ -3,7 +3,7 @@
 import { type Check, type CheckName, isUnavailable, type Level, type VerificationReport } from '../../verify/index.ts';
 import { ageInWords } from '../../verify/policy/verdict.ts';
 import type { Subject } from './subject.ts';
-import { BADGES, READABLE, WORDS } from './words.ts';
+import { BADGES, READABLE, SHORT_BADGES, WORDS } from './words.ts';
 
 /**
  * `simulated`: valid, about no hardware. `unchecked`: nothing was found wrong, but something could not be checked here.
@@ -22,6 +22,8 @@ export interface Claim {
 export interface Conclusion {
   readonly verdict: Verdict;
   readonly badge: string;
+  /** The badge in one or two words. */
+  readonly short: string;
   readonly sentence: string;
   readonly claims: readonly Claim[];
   readonly ladder: Ladder;
@@ -46,11 +48,12 @@ function verdictOf({ valid, checks, claims }: VerificationReport, brought: boole
 
 export function concluded(report: VerificationReport, subject: Subject, now: Date): Conclusion {
   const verdict = verdictOf(report, !subject.asked);
-  const badge = verdict === 'valid' ? BADGES[report.level] : BADGES[verdict];
-  if (verdict === 'foreign') return { verdict, badge, sentence: READABLE, claims: [], ladder: null };
+  const name = verdict === 'valid' ? report.level : verdict;
+  const [badge, short] = [BADGES[name], SHORT_BADGES[name]];
+  if (verdict === 'foreign') return { verdict, badge, short, sentence: READABLE, claims: [], ladder: null };
   const view: View = { report, subject, verdict };
   const claims = [whoSigned(view), whatWasSigned(view), whichSoftware(view), whenSigned(view, now)];
-  return { verdict, badge, sentence: sentenceOf(view), claims, ladder: ladderOf(view) };
+  return { verdict, badge, short, sentence: sentenceOf(view), claims, ladder: ladderOf(view) };
 }
 
 /** What another site shows: a visitor takes it for a verdict on an answer, so a GPU must have signed one. */
@@ -75,7 +78,8 @@ function sentenceOf({ report, verdict, subject }: View): string {
   const wrong = report.checks.find(isWrong);
   if (wrong !== undefined) return `${WORDS[wrong.name].failure} Do not rely on it.`;
   const unchecked = report.checks.find(isUnchecked);
-  if (unchecked !== undefined) return `What could be checked is right. ${uncheckedText(unchecked)}`;
+  if (unchecked !== undefined)
+    return `What could be checked is right. ${uncheckedText(unchecked)}${subject.asked ? '' : elsewhere(unchecked)}`;
   if (verdict === 'simulated')
     return 'Nothing was changed. But a simulator signed it, so it proves nothing about hardware.';
   const left = report.checks.filter(({ name, status }) => status === 'skip' && LEFT_OUT.includes(name));
@@ -93,6 +97,11 @@ function uncheckedText(check: Check): string {
   if (check.code === 'untrusted_root') return 'This page does not know the root that its signatures lead to.';
   const what = check.name === 'reference_values' ? 'NVIDIA’s reference values' : 'what its makers say of it';
   return `The page could not get ${what} just now. Try again later.`;
+}
+
+/** What to do with a proof that another service made. */
+function elsewhere(check: Check): string {
+  return rootUnknown(check) ? ' Open it on the page of the service that made it.' : '';
 }
 
 function makersOf({ claims, level }: VerificationReport): string {
@@ -158,7 +167,7 @@ function whatWasSigned(view: View): Claim {
   if (subject.kind === 'session')
     return { title, state: 'proven', text: 'The statement of a session, with the key that signs its answers.' };
   if (subject.kind !== 'attestation')
-    return { title, state: 'open', text: 'A number alone: this file holds no question and no answer.' };
+    return { title, state: 'open', text: 'Only a number: this file holds no question and no answer.' };
   return {
     title,
     state: 'proven',

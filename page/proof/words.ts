@@ -205,8 +205,21 @@ export const BADGES = {
   other: 'Not about an answer',
 } as const;
 
+/** The badge of a proof that is one line. */
+export const SHORT_BADGES: Readonly<Record<keyof typeof BADGES, string>> = {
+  gpu: 'Proven by a GPU',
+  'gpu+cpu': 'Proven by a GPU and a guest',
+  measured: 'Proven by a GPU and a known guest',
+  none: 'Intact',
+  simulated: 'Demo proof',
+  unchecked: 'Not fully checked',
+  invalid: 'Not valid',
+  foreign: 'Not a proof file',
+  other: 'Not about an answer',
+};
+
 export const ICONS = { valid: '✓', simulated: '◇', unchecked: '?', invalid: '✕', foreign: '–', running: '…' } as const;
 
-/** What the page reads, for whoever brought something else. */
+/** What the page reads, for a visitor who brought something else. */
 export const READABLE =
   'A proof is the JSON of an attestation, an answer that carries one, a saved stream, or evidence of GPUs or a processor.';

@@ -378,7 +378,7 @@ const ofVerify = (world: World): readonly Reader[] => {
   ];
 };
 
-const IGNORED: Listener = { content() {}, reasoning() {}, refusal() {}, toolCall() {} };
+const IGNORED: Listener = { content() {}, reasoning() {}, refusal() {}, toolCall() {}, signing() {} };
 
 const ofPage: readonly Reader[] = inChunks(
   'page/stream: readAnswer',

@@ -1,7 +1,7 @@
 // What an answer may hold, and how it is shown: Markdown, reasoning, refusals, tool calls, long texts.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { chatStream, DONE, event, finish, stream } from '../support/backend.ts';
-import { missing, openStage, type Stage, say, verdict } from './stage.ts';
+import { missing, openStage, type Stage, say, unfold, verdict } from './stage.ts';
 
 const piece = (delta: Readonly<Record<string, unknown>>) =>
   event({
@@ -63,6 +63,7 @@ describe.skipIf(missing !== '')(`answers${missing}`, () => {
     await say(page, "What's not to be done?");
     expect(await copied('Copy answer')).toBe("Don't:\n\n```sh\nrm -r x\n```\n");
     expect(await copied('Copy code')).toBe('rm -r x');
+    await unfold(page);
     await page.click('.more > summary');
     expect(Object.keys(JSON.parse(await copied('Copy the attestation')))).toEqual(
       expect.arrayContaining(['raw', 'nonce', 'token']),
@@ -112,7 +113,7 @@ describe.skipIf(missing !== '')(`answers${missing}`, () => {
     await close();
   });
 
-  test('who reads further up is left there while an answer goes on', async () => {
+  test('a visitor who reads further up is left there while an answer goes on', async () => {
     const lines = Array.from({ length: 120 }, (_, i) => `Line ${i}.\n\n`);
     stage.service.backend.script = chatStream(lines, 15);
     const { page, close } = await stage.visit();

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { chatStream, event } from '../support/backend.ts';
 import { startProcess } from '../support/process.ts';
-import { checks, missing, openStage, type Stage, say, verdict } from './stage.ts';
+import { checks, missing, openStage, type Stage, say, unfold, verdict } from './stage.ts';
 
 const EVERY = [
   ...['form', 'raw_hash', 'raw_members', 'expected_exchange', 'token_shape', 'token_nonce', 'token_result'],
@@ -22,7 +22,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   });
   afterAll(() => stage?.close());
 
-  test('asks with tee, shows the words, and checks the proof in the browser alone', async () => {
+  test('asks with tee, shows the words, and checks the proof in the browser', async () => {
     const { page, complaints, strangers, requests, close } = await stage.visit();
     await say(page, 'Hello there');
     expect(await page.textContent('.answer')).toBe('Lanterns drift home.');
@@ -38,7 +38,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await close();
   });
 
-  test('keeps the conversation, and folds the proof before', async () => {
+  test('keeps the conversation, each proof in one line, until a new chat begins', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'One');
     await say(page, 'Two');
@@ -48,12 +48,57 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
       'assistant: Lanterns drift home.',
       'user: Two',
     ]);
-    expect(await page.locator('.card').evaluateAll((all) => all.map((one) => one.hasAttribute('open')))).toEqual([
-      false,
-      true,
-    ]);
+    await unfold(page);
+    await say(page, 'Three');
+    expect(await page.locator('.card[open]').count()).toBe(0);
     const folded = await page.locator('.proof').first().boundingBox();
     expect(folded?.height).toBeLessThan(48);
+    expect(await page.locator('.verdict-title').allTextContents()).toEqual(Array(3).fill('Demo proof'));
+    await page.click('#new-chat');
+    expect(await page.locator('.turn').count()).toBe(0);
+    expect(await page.locator('#new-chat').isVisible()).toBe(false);
+    await say(page, 'Four');
+    expect(JSON.parse(stage.service.backend.seen.at(-1)?.body ?? '').messages).toHaveLength(1);
+    await close();
+  });
+
+  test('a link says first that it holds the whole conversation, and this answer or a file can be had instead', async () => {
+    const { page, close } = await stage.visit();
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await say(page, 'One');
+    await say(page, 'Two');
+    await unfold(page);
+    await page.click('.card[open] >> text=Copy link');
+    await page.locator('.share:visible', { hasText: 'all 4 messages, the earlier ones too' }).waitFor();
+    expect(await page.textContent('.share:visible')).toMatch(/It is \d+ KB long\. Everybody who has the link/);
+    await page.click('.share:visible >> text=Copy only this answer');
+    await page.locator('button:text-is("Copied")').waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe('Lanterns drift home.');
+    const [file] = await Promise.all([
+      page.waitForEvent('download'),
+      page.click('.share:visible >> text=Download a file instead'),
+    ]);
+    expect(JSON.parse(readFileSync(await file.path(), 'utf8'))).toHaveProperty('raw');
+    await page.click('.share:visible >> text=Copy the whole link');
+    await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toContain('#proof=');
+    await close();
+  });
+
+  test('the question and the start of its answer stay in view, the composer at the bottom', async () => {
+    const { page, close } = await stage.visit();
+    const { script } = stage.service.backend;
+    stage.service.backend.script = chatStream(Array.from({ length: 60 }, (_, i) => `Line ${i}.\n\n`));
+    await say(page, 'One');
+    await say(page, 'Two');
+    const { asked, answer, composer } = (await page.evaluate(`({
+      asked: [...document.querySelectorAll('.asked')].at(-1).getBoundingClientRect().top,
+      answer: [...document.querySelectorAll('.answer')].at(-1).getBoundingClientRect().top,
+      composer: innerHeight - document.querySelector('#composer').getBoundingClientRect().bottom,
+    })`)) as Record<string, number>;
+    expect(asked).toBeGreaterThan(40);
+    expect(answer).toBeLessThan(200);
+    expect(composer).toBe(0);
+    stage.service.backend.script = script;
     await close();
   });
 
@@ -73,6 +118,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     const { page, close } = await stage.visit();
     expect(await page.locator('#simulated').isVisible()).toBe(true);
     await say(page, 'Hello');
+    await unfold(page);
     expect(await page.textContent('.card')).toMatch(/Demo: intact, but no real GPU.*nothing about hardware/s);
     expect(await page.textContent('[data-claim="Who signed"]')).toContain('A simulator in software, not a GPU');
     expect(await page.locator('.ladder [aria-current=step]').textContent()).toContain('Simulated');
@@ -94,6 +140,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     const { page, complaints, close } = await stage.visit();
     await say(page, 'Hello');
     const before = await checks(page, 'pass');
+    await unfold(page);
     await page.click('.more > summary');
     await page.click('.tamper > summary');
     await page.check(`.tamper label:has-text("${part}") input`);
@@ -103,7 +150,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     for (const name of failing) expect(failed).toContain(name);
     expect(await page.textContent('.verdict-title')).toBe('Not valid');
     expect(await page.textContent('.tamper .said')).toMatch(/^Byte \d+ of .+ changed from .+ to .+\. “.+” noticed\.$/);
-    await page.click('.tamper button.quiet');
+    await page.click('.tamper button:text-is("Undo")');
     await verdict(page, 'simulated');
     expect(await checks(page, 'pass')).toEqual(before);
     expect(complaints).toEqual([]);
@@ -113,6 +160,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   test('any byte can be chosen, and it is shown before it is changed', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'Hello');
+    await unfold(page);
     await page.click('.more > summary');
     await page.click('.tamper > summary');
     await page.fill('.tamper input[type=number]', '2');
@@ -127,6 +175,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   test('shows request and response as they were hashed, with the number that comes out', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'Hello');
+    await unfold(page);
     await page.click('.more > summary');
     await page.click('.exchange > summary');
     const request = '{"model":"scripted","messages":[{"role":"user","content":"Hello"}],"stream":true,"tee":true}';
@@ -145,6 +194,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
   test('what is downloaded is what the command line finds valid', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'Keep this');
+    await unfold(page);
     await page.click('.more > summary');
     const folder = stage.service.folder.path;
     const save = async (label: string) => {
@@ -214,14 +264,16 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await close();
   });
 
-  test('can be used by keyboard alone', async () => {
+  test('can be used with only a keyboard', async () => {
     stage.service.backend.script = chatStream(['Yes.']);
     const { page, close } = await stage.visit();
     await tabTo(page, '#message');
     await page.keyboard.type('By keyboard');
     await page.keyboard.press('Enter');
     await page.locator('.proof[data-complete]').waitFor();
-    await tabTo(page, '.card > .actions button:not(.small)', 'Shift+Tab');
+    await tabTo(page, '.card > .verdict', 'Shift+Tab');
+    await page.keyboard.press('Enter');
+    await tabTo(page, '.card > .actions button');
     await page.keyboard.press('Enter');
     expect(await page.evaluate('document.activeElement.className')).toBe('source');
     await page.keyboard.press('ArrowRight');
@@ -232,7 +284,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     );
     await page.keyboard.press('Enter');
     await verdict(page, 'simulated');
-    await tabTo(page, '.actions button.quiet');
+    await tabTo(page, '.actions button:nth-of-type(3)');
     await page.keyboard.press('Enter');
     expect(await page.textContent('.asked')).toBe('By keyboard');
     await tabTo(page, '.more > summary');
@@ -245,7 +297,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await page.keyboard.press('Enter');
     await verdict(page, 'invalid');
     expect(await page.textContent('.tamper .said')).toContain('of the nonce changed');
-    await tabTo(page, '.tamper button.quiet');
+    await tabTo(page, '.tamper button:nth-of-type(2)');
     await page.keyboard.press('Space');
     await verdict(page, 'simulated');
     expect(await page.textContent('#status')).toContain('Demo: intact');

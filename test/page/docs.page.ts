@@ -7,7 +7,7 @@ import { buildDocument } from '../../gateway/routes/openapi/openapi.ts';
 import { missing, openStage, type Stage, type VisitOptions } from './stage.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-/** Where pictures are kept, for whoever wants to look at the page. */
+/** Where pictures are kept, for a person who wants to look at the page. */
 const PICTURES = process.env.DOCS_PICTURES;
 
 describe.skipIf(missing !== '')(`/docs${missing}`, () => {

@@ -70,6 +70,7 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 200, headers, body }));
     await say(page, 'Hello');
     expect(await page.textContent('.trouble')).toMatch(/no_attestation.*do not rely on it/s);
+    expect(await page.textContent('.trouble')).not.toContain('200');
     await close();
   });
 
@@ -95,7 +96,9 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await say(page, 'Hello');
     await verdict(page, 'unchecked');
     expect(await page.textContent('.card')).toContain('The verifier could not run');
-    expect(await page.textContent('.keep')).toMatch(/npx @countersign\/verify .+ --allow-simulated/);
+    expect(await page.textContent('.keep')).toMatch(
+      /(npx @countersign\/verify|npm run -s verify --) .+ --allow-simulated/,
+    );
     await close();
   });
 
@@ -113,15 +116,38 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await close();
   });
 
+  test('while the GPU signs, the seconds are counted, and its end ends the answer', async () => {
+    const other = await openStage({}, { collectionMs: 60_000, drainMs: 1 });
+    other.service.backend.script = chatStream(['Signed ', 'late.']);
+    const { page, close } = await other.visit();
+    await page.fill('#message', 'Hello');
+    await page.press('#message', 'Enter');
+    const counting = page.locator('.turn .note', { hasText: /^The GPU is signing … \d+ s$/ });
+    await counting.waitFor({ timeout: 15_000 });
+    const before = await counting.textContent();
+    await expect.poll(() => counting.textContent(), { timeout: 3_000 }).not.toBe(before);
+    await other.service.sidecar.close();
+    await page.locator('.trouble[data-code=attestation_unavailable]').waitFor({ timeout: 4_000 });
+    expect(await page.textContent('.trouble')).toMatch(/GPU is away.*What stands above is unproven/s);
+    expect(await counting.count()).toBe(0);
+    const sidecar = await startSidecar(other.service.folder);
+    await page.locator('#state[data-kind=ready]').waitFor({ timeout: 15_000 });
+    await page.click('button:has-text("Try again")');
+    await verdict(page, 'simulated');
+    await close();
+    await sidecar.close();
+    await other.close();
+  });
+
   // Last of those that need it: it ends the sidecar.
-  test('without a sidecar nothing is asked of the model, the page says so, and it recovers', async () => {
+  test('without a sidecar the page says so at once, asks the model nothing, and recovers', async () => {
     stage.service.backend.script = chatStream(['Back.']);
     const { page, close } = await stage.visit();
     await stage.service.sidecar.close();
     const asked = stage.service.backend.seen.length;
     await say(page, 'Hello');
     expect(await page.textContent('.trouble')).toMatch(
-      /503 attestation_unavailable.*nothing was asked.*try again in \d+ second/s,
+      /No proof.*The part that speaks to the GPU is away\..*Try again in a few seconds/s,
     );
     expect(stage.service.backend.seen.length).toBe(asked);
     await page.locator('#state[data-kind=trouble]').waitFor();
@@ -162,7 +188,7 @@ describe.skipIf(missing !== '')(`API keys${missing}`, () => {
     folder.remove();
   });
 
-  test('the page asks for a key, keeps it in memory alone, and works with it', async () => {
+  test('the page asks for a key, keeps it only in memory, and works with it', async () => {
     stage.service.backend.script = chatStream(['Open.']);
     const { page, close } = await stage.visit();
     await page.locator('#key-form').waitFor();

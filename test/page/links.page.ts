@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { chatAnswer } from '../support/backend.ts';
 import { CHAT, chat } from '../support/client.ts';
-import { missing, openStage, type Stage, say, verdict } from './stage.ts';
+import { copyLink, missing, openStage, type Stage, say, verdict } from './stage.ts';
 
 describe.skipIf(missing !== '')(`a link to a proof${missing}`, () => {
   let stage: Stage;
@@ -15,11 +15,8 @@ describe.skipIf(missing !== '')(`a link to a proof${missing}`, () => {
     stage.service.backend.script = chatAnswer('Linked.');
     whole = (await chat(stage.service.gateway.url, { ...CHAT, tee: true })).text;
     const { page, close } = await stage.visit();
-    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
     await say(page, 'A question to link to');
-    await page.click('text=Copy link');
-    await page.locator('text=Copied').first().waitFor();
-    address = String(await page.evaluate('navigator.clipboard.readText()'));
+    address = await copyLink(page);
     await close();
   });
   afterAll(() => stage?.close());
@@ -55,7 +52,7 @@ describe.skipIf(missing !== '')(`a link to a proof${missing}`, () => {
     const { page, close } = await stage.visit();
     await page.goto(address);
     await verdict(page, 'simulated');
-    await page.click('text=Change a character');
+    await page.click('text=Try tampering');
     await page.locator('.bubble[data-role=user] .source').click({ position: { x: 20, y: 12 } });
     await verdict(page, 'invalid');
     expect(await page.textContent('[data-claim=What]')).toContain('The text was changed after it was signed.');
@@ -76,7 +73,7 @@ describe.skipIf(missing !== '')(`a link to a proof${missing}`, () => {
       [file('answer.json', whole), file('request.json', sent)],
     ]) {
       await page.setInputFiles('#file', files);
-      await page.locator('#checked h2:has-text("answer.json")').waitFor();
+      await page.locator('#checked h2:has-text("answer.json, with request.json")').waitFor();
       await page.locator('[data-check=expected_exchange]', { hasText: 'the request' }).waitFor({ state: 'attached' });
       await verdict(page, 'simulated');
     }
@@ -87,7 +84,7 @@ describe.skipIf(missing !== '')(`a link to a proof${missing}`, () => {
       '#file',
       ['a', 'b', 'c'].map((name) => file(name, whole)),
     );
-    await page.locator('#drop-problem', { hasText: 'One proof at a time' }).waitFor();
+    await page.locator('#drop-problem', { hasText: 'more than one proof' }).waitFor();
     await close();
   });
 

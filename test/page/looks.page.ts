@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { answer, chatStream } from '../support/backend.ts';
-import { missing, openStage, type Stage, say, verdict } from './stage.ts';
+import { missing, openStage, type Stage, say, unfold, verdict } from './stage.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** gzipped, everything that the page loads before it is used; the checks of a processor's evidence come with the first that has some. */
@@ -40,13 +40,15 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     const { page, complaints, close } = await stage.visit({ ...options, script: AXE });
     const seen: Finding[] = await findings(page);
     await say(page, 'Hello');
+    await unfold(page);
     for (const summary of await page.locator('details:not([open]) > summary').all())
       if (await summary.isVisible()) await summary.click();
+    await page.click('.card >> text=Copy link');
     seen.push(...(await findings(page)));
     await page.click('button:has-text("Change this byte")');
     await verdict(page, 'invalid');
     seen.push(...(await findings(page)));
-    await page.click('button:has-text("Change a character")');
+    await page.click('button:has-text("Try tampering")');
     await page.locator('.answer .source').click({ position: { x: 20, y: 12 } });
     await page.locator('.source .changed').waitFor();
     seen.push(...(await findings(page)));
@@ -56,7 +58,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     stage.service.backend.script = chatStream(['Lanterns ', 'drift ', 'home.']);
     seen.push(...(await findings(page)));
     await page.click('#to-check');
-    await page.click('button:has-text("Check it")');
+    await page.click('button:has-text("Check the text")');
     seen.push(...(await findings(page)));
     expect(seen.map(({ id }) => id)).toEqual([]);
     expect(complaints).toEqual([]);
@@ -67,6 +69,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     const { page, close } = await stage.visit({ phone: true });
     await page.setViewportSize({ width, height: 700 });
     await say(page, `A long word: ${'incomprehensibilities'.repeat(8)}`);
+    await unfold(page);
     for (const summary of await page.locator('details:not([open]) > summary').all())
       if (await summary.isVisible()) await summary.click();
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width);
@@ -74,6 +77,22 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
       .locator('button:visible, .button:visible, nav a:visible')
       .evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().height < 24).map((one) => one.textContent));
     expect(small).toEqual([]);
+    await close();
+  });
+
+  test('has one primary button a view', async () => {
+    const { page, close } = await stage.visit();
+    const primary = () =>
+      page.evaluate(`[...document.querySelectorAll('button, .button')].filter((one) => one.checkVisibility()
+        && getComputedStyle(one).backgroundColor === getComputedStyle(one).borderTopColor).map((one) => one.textContent)`);
+    expect(await primary()).toEqual(['Send']);
+    await say(page, 'Hello');
+    await unfold(page);
+    for (const summary of await page.locator('.card details:not([open]) > summary').all())
+      if (await summary.isVisible()) await summary.click();
+    expect(await primary()).toEqual(['Send']);
+    await page.click('#to-check');
+    expect(await primary()).toEqual(['Choose a file']);
     await close();
   });
 
@@ -138,7 +157,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
   test.each([
     ['a desktop', {}, 5_000],
     ['a phone with a slow line', { phone: true, slow: true }, 15_000],
-  ])('is light, quick, and loads from its gateway alone, on %s', async (name, options, max_ready_ms) => {
+  ])('is light, quick, and loads only from its gateway, on %s', async (name, options, max_ready_ms) => {
     const { page, strangers, requests, close } = await stage.visit(options);
     const { weight, files, painted, ready } = (await page.evaluate(MEASURE)) as Record<string, number>;
     console.log(

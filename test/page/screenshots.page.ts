@@ -1,13 +1,15 @@
 // Every state of the page at the sizes and in the colours that people have: nothing is cut off, a proof is as small as it should be.
 // With SCREENSHOTS set they are written to docs/screenshots.
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { evidenceCases } from '../nvidia/cases.ts';
 import { chatStream, DONE, delta, finish, role, usage } from '../support/backend.ts';
 import { temporaryFolder } from '../support/harness.ts';
-import { missing, openStage, type Stage, say, verdict } from './stage.ts';
+import { vectorsPresent } from '../support/vectors.ts';
+import { copyLink, missing, openStage, type Stage, say, unfold, verdict } from './stage.ts';
 
 const FOLDER = fileURLToPath(new URL('../../docs/screenshots', import.meta.url));
 const KEPT = process.env.SCREENSHOTS !== undefined;
@@ -41,8 +43,7 @@ describe.skipIf(missing !== '')(`the page as it looks${missing}`, () => {
   let keyed: Stage;
   const folder = temporaryFolder();
   beforeAll(async () => {
-    if (KEPT) rmSync(FOLDER, { recursive: true, force: true });
-    if (KEPT) mkdirSync(FOLDER, { recursive: true });
+    if (KEPT) clear();
     writeFileSync(join(folder.path, 'keys'), 'sesame\n');
     stage = await openStage();
     keyed = await openStage({ API_KEYS_FILE: join(folder.path, 'keys') });
@@ -53,6 +54,11 @@ describe.skipIf(missing !== '')(`the page as it looks${missing}`, () => {
     folder.remove();
   });
 
+  function clear(): void {
+    mkdirSync(FOLDER, { recursive: true });
+    for (const name of readdirSync(FOLDER))
+      if (vectorsPresent || !name.startsWith('proven')) rmSync(join(FOLDER, name));
+  }
   async function shoot(page: Page, name: string, look: string): Promise<void> {
     if (KEPT) await page.screenshot({ path: join(FOLDER, `${name}-${look}.jpg`), type: 'jpeg', quality: 60 });
     const wide = (await page.evaluate(WIDE)) as string[];
@@ -84,11 +90,13 @@ describe.skipIf(missing !== '')(`the page as it looks${missing}`, () => {
     await verdict(page, 'simulated');
     await page.locator('.proof[data-complete]').waitFor();
     await page.locator('.answer li').nth(1).waitFor();
+    await shoot(page, 'answered', look);
+    await unfold(page);
     const height = await page.locator('.proof').evaluate((one) => one.getBoundingClientRect().height);
     console.log(`${look}: a proof is ${Math.round(height)} px high`);
     await shoot(page, 'proof', look);
     expect(height).toBeLessThan(options.phone ? 560 : 420);
-    await page.click('text=Change a character');
+    await page.click('text=Try tampering');
     await page.locator('.answer .source').click({ position: { x: 30, y: 12 } });
     await verdict(page, 'invalid');
     const seen = ['.changed', '.verdict', '.verdict-text', '.claim[data-state=wrong]'].map((one) => inView(page, one));
@@ -101,11 +109,11 @@ describe.skipIf(missing !== '')(`the page as it looks${missing}`, () => {
   test.each(LOOKS)('not fully checked, permalink, a picture: %s', async (look, options) => {
     stage.service.backend.script = chatStream(ANSWER);
     const { page, close } = await stage.visit(options);
-    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
     await say(page, QUESTION);
-    await page.click('text=Copy link');
-    await page.locator('text=Copied').first().waitFor();
-    const address = (await page.evaluate('navigator.clipboard.readText()')) as string;
+    await say(page, 'And sand?');
+    const address = await copyLink(page);
+    await page.locator('button:text-is("Copied")').waitFor({ state: 'detached' });
+    await shoot(page, 'link', look);
     await page.goto(address);
     await verdict(page, 'simulated');
     await shoot(page, 'permalink', look);
@@ -119,7 +127,7 @@ describe.skipIf(missing !== '')(`the page as it looks${missing}`, () => {
       mimeType: 'image/png',
       buffer: Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex'),
     });
-    await verdict(other.page, 'foreign');
+    await other.page.locator('#drop-problem').waitFor();
     await shoot(other.page, 'a-picture', look);
     await other.close();
     await close();
@@ -132,6 +140,54 @@ describe.skipIf(missing !== '')(`the page as it looks${missing}`, () => {
     await close();
   });
 
+  test('signing: a sidecar that hangs', async () => {
+    const other = await openStage({}, { collectionMs: 60_000, drainMs: 1 });
+    other.service.backend.script = chatStream(ANSWER);
+    const visits = await Promise.all(LOOKS.map(async ([look, options]) => ({ look, ...(await other.visit(options)) })));
+    for (const { page } of visits) {
+      await page.fill('#message', QUESTION);
+      await page.press('#message', 'Enter');
+    }
+    for (const { look, page, close } of visits) {
+      await page.locator('.turn .note', { hasText: 'The GPU is signing' }).waitFor({ timeout: 15_000 });
+      await shoot(page, 'signing', look);
+      await close();
+    }
+    await other.service.sidecar.close();
+    await other.close();
+  });
+
+  // Genuine evidence of an H100. No GPU has signed an answer for this project yet, so none is shown as proven.
+  test.skipIf(!vectorsPresent)('proven: genuine evidence', async () => {
+    const [h100] = evidenceCases();
+    if (h100 === undefined) throw new TypeError('no case');
+    const { arch, chain, report, nonce, clocks } = h100;
+    const evidence = report.toString('base64');
+    const certificate = Buffer.from(chain).toString('base64');
+    for (const [look, options] of LOOKS) {
+      const { page, close } = await stage.visit({ ...options, at: clocks.report.toISOString() });
+      await page.click('#to-check');
+      await page.uncheck('#drop-collateral');
+      await page.setInputFiles('#file', {
+        name: 'h100-evidence.json',
+        mimeType: 'application/json',
+        buffer: Buffer.from(JSON.stringify([{ arch, certificate, evidence, nonce }])),
+      });
+      await verdict(page, 'valid');
+      const { x, y, width, height } = (await page.locator('#checked').boundingBox()) ?? {
+        x: 0,
+        y: 0,
+        width: 0,
+        height: 0,
+      };
+      const clip = { x: Math.max(x - 24, 0), y: y - 8, width: width + 48, height };
+      const path = join(FOLDER, `proven-${look}.jpg`);
+      if (KEPT) await page.screenshot({ path, type: 'jpeg', quality: 80, clip });
+      expect(await page.textContent('.card')).toContain('A genuine NVIDIA GPU');
+      await close();
+    }
+  });
+
   test('sidecar gone', async () => {
     const other = await openStage();
     other.service.backend.script = chatStream(ANSWER);
@@ -141,7 +197,8 @@ describe.skipIf(missing !== '')(`the page as it looks${missing}`, () => {
     for (const { look, page, close } of visits) {
       await page.locator('#state[data-kind=trouble]').waitFor({ timeout: 10_000 });
       expect(await page.locator('.proof').getAttribute('data-verdict')).toBe('simulated');
-      await page.evaluate('scrollTo(0, 0)');
+      await say(page, 'And sand?');
+      await page.locator('.trouble').waitFor();
       await shoot(page, 'sidecar-gone', look);
       await close();
     }

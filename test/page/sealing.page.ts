@@ -55,7 +55,7 @@ describe.skipIf(missing !== '')(`a sealed chat${missing}`, () => {
     await close();
   });
 
-  test('a gateway that takes sealed requests alone is asked so from the start, key inside', async () => {
+  test('a gateway that takes only sealed requests is asked so from the start, key inside', async () => {
     const { page, requests, complaints, close } = await required.visit();
     await page.fill('#key', 'sesame');
     await page.keyboard.press('Enter');

@@ -66,7 +66,7 @@ export async function openStage(
 
 async function open(browser: Browser, url: string, options: VisitOptions): Promise<Visit> {
   const context = await browser.newContext({
-    viewport: options.phone ? { width: 360, height: 740 } : { width: 1280, height: 800 },
+    viewport: options.phone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
     colorScheme: options.dark ? 'dark' : 'light',
     reducedMotion: options.still === false ? 'no-preference' : 'reduce',
     acceptDownloads: true,
@@ -103,6 +103,22 @@ export async function say(page: Page, text: string): Promise<void> {
   await page.fill('#message', text);
   await page.press('#message', 'Enter');
   await page.locator('.turn').nth(turns).locator('.proof[data-complete], .trouble').waitFor({ timeout: 20_000 });
+}
+
+/** Opens the newest proof, which is one line in the chat. */
+export async function unfold(page: Page): Promise<void> {
+  const card = page.locator('.card').last();
+  if ((await card.getAttribute('open')) === null) await card.locator('> .verdict').click();
+}
+
+/** Has a link to the newest proof copied. @returns its address */
+export async function copyLink(page: Page): Promise<string> {
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await unfold(page);
+  await page.click('.card[open] >> text=Copy link');
+  await page.click('.share:visible >> text=Copy the whole link');
+  await page.locator('text=Copied').first().waitFor();
+  return String(await page.evaluate('navigator.clipboard.readText()'));
 }
 
 /** Waits for a verdict of the newest proof. */

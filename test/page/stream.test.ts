@@ -20,6 +20,7 @@ it('shows the parts of a content that is a list: text, and reasoning in the form
     },
     refusal() {},
     toolCall() {},
+    signing() {},
   };
   const headers = { 'content-type': 'text/event-stream' };
   await readAnswer(new Response(`${chunks.join('')}data: [DONE]\n\n`, { headers }), listener);

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { attestationIn, readStored } from '../../page/proof/subject.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 
-it('reads a kept file as the text that it is, and one that is not UTF-8 as none', async () => {
+it('reads a kept file as the text that it is, and none where it is not UTF-8', async () => {
   const text = '{"raw":"a\ufffdb","nonce":"x","token":"y","evidence":[]}';
   const bytes = Buffer.from(text);
   expect(readStored(new Uint8Array(bytes), 'kept')).toMatchObject({ kind: 'attestation', text, transcript: null });
