@@ -51,7 +51,7 @@ it('each limit of the configuration is set by a test', () => {
   const texts = ['gateway', 'store']
     .map((room) => new URL(`../../${room}/`, import.meta.url))
     .flatMap((room) => readdirSync(room, { encoding: 'utf8', recursive: true }).map((file) => new URL(file, room)))
-    .filter(({ pathname }) => /\.(test|store)\.ts$/.test(pathname))
+    .filter(({ pathname }) => /\.(test|long|store)\.ts$/.test(pathname))
     .map((file) => readFileSync(file, 'utf8'))
     .join('');
   for (const name of limits.keys()) expect(texts, name).toMatch(new RegExp(`\\b${name}: `));
