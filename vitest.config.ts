@@ -1,7 +1,11 @@
 // The test suites, one project each: `npm test` runs `unit`, `npm run test:with NAME` another, which is named by what it needs.
 // A file's ending says which suite it is in; test/project/suites.test.ts holds that each file is in exactly one.
+import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vitest/config';
 import { NEWEST_CLIENTS, newestClients } from './test/clients/newest.ts';
+
+// What Node makes of a module is kept, for test files and for the processes that they start: a fifth less work in all.
+process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('.cache/compiled', import.meta.url));
 
 interface Suite {
   readonly include: readonly string[];

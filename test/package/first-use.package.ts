@@ -222,7 +222,7 @@ ${END}`,
     const answer = await (await fetch(`${OPENAI_BASE_URL}/chat/completions`, { method: 'POST', headers, body })).text();
     writeFileSync(join(folder, 'answer.json'), answer);
     const verify = (...args: string[]) =>
-      run(python ?? '', ['-m', 'countersign', 'verify', 'answer.json', '--offline', ...args], folder, {
+      run(python ?? '', ['-m', 'countersign_verify', 'verify', 'answer.json', '--offline', ...args], folder, {
         PYTHONPATH: site,
       });
     expect(await verify('--allow-simulated', service.root)).toMatchObject({

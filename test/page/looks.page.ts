@@ -92,6 +92,8 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
       if (await summary.isVisible()) await summary.click();
     expect(await primary()).toEqual(['Send']);
     await page.click('#to-check');
+    // The view changes with the address, a moment later.
+    await page.locator('#check').waitFor();
     expect(await primary()).toEqual(['Choose a file']);
     await close();
   });
