@@ -24,7 +24,7 @@ interface Run {
 const [what = 'parsers', ...rest] = process.argv.slice(2);
 const RUNS: Readonly<Record<string, readonly Run[]>> = {
   parsers: [
-    { env: { FUZZ_INPUTS: '200000' }, parameters: tests('unit', 'test/verify/fuzz/fuzz.test.ts') },
+    { env: { FUZZ_INPUTS: '200000' }, parameters: tests('long', 'test/verify/fuzz/fuzz.long.ts') },
     { env: { FUZZ_STREAMS: '20000' }, parameters: tests('clients', 'test/decoders', '--silent=true') },
     { env: { FUZZ_STREAMS: '20000' }, parameters: tests('python', 'test/decoders', '--silent=true') },
     { env: { FUZZ_STREAMS: '20000' }, parameters: tests('browser', 'test/decoders') },
