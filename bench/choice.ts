@@ -15,7 +15,7 @@ export interface Choice {
 }
 
 /**
- * A name may be a figure's or a target's; naming none of a sort means all of it, but for what is `slow` in a quick run.
+ * A name may be a figure's or a target's; naming none of a sort means all of it, except for what is `slow` in a quick run.
  * @throws {TypeError} naming what is not known.
  */
 export function choose(only: readonly string[], without: readonly string[], quick: boolean): Choice {

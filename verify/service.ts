@@ -3,7 +3,7 @@
 export { compareTokenWithReports } from './attestation.ts';
 // For code that forwards batched proofs.
 export { checkBatch } from './binding/batch.ts';
-// For whoever counts failed checks by code.
+// For anybody who counts failed checks by code.
 export { FAILURE_CODES } from './common/checks.ts';
 export { readLimited } from './common/read-limited.ts';
 export { bootRomKey } from './cpu/binding.ts';

@@ -2,7 +2,7 @@
 import { percentile } from '../report/stats.ts';
 import { type Bench, type Figure, type Measured, overTargets, wrongOf } from './figure.ts';
 
-/** Whoever answers fast is asked in so many slices of a round, all in turn: what the machine does meanwhile meets all alike. */
+/** A fast target is asked in so many slices of a round, all in turn: what the machine does meanwhile meets all alike. */
 const SLICES = 5;
 
 function latencyFigure(name: string, rateOf: (plan: Bench['plan']) => number, slow: boolean): Figure {

@@ -18,7 +18,7 @@ const PAUSE_MS = 100;
 export async function paced(job: PacedJob): Promise<PacedResult> {
   const judge = new Judge();
   let connections = Array.from({ length: job.streams }, () => new Connection(job.aim.port));
-  // On a new connection the answer waits for whoever accepts it: the backend where nobody is between, which no proxy that
+  // On a new connection the answer waits for the server that accepts it: the backend where nobody is between, which no proxy that
   // keeps its own adds to. So each serves one stream first, all of them at once, and every proxy has as many behind it.
   const opening = await begin(job, connections, chunksIn(job, STAGGER_MS + 200), judge);
   await opening.ended();

@@ -165,10 +165,11 @@ export async function bundlePage(): Promise<PageFile[]> {
 const NOTICES: Plugin = {
   name: 'notices',
   setup({ onLoad }) {
-    onLoad({ filter: /node_modules.*\.m?js$/ }, ({ path }) => ({
-      contents: `/*! ${noticeOf(path)} */\n${readFileSync(path, 'utf8')}`,
-      loader: 'js',
-    }));
+    onLoad({ filter: /\.m?js$/ }, ({ path }) =>
+      path.includes('node_modules')
+        ? { contents: `/*! ${noticeOf(path)} */\n${readFileSync(path, 'utf8')}`, loader: 'js' }
+        : undefined,
+    );
   },
 };
 

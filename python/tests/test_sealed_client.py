@@ -79,7 +79,7 @@ class Gateway:
     script: Callable[[Inner], list[bytes]] = lambda _: message(200, b'{"answer":1}')
     bend: Callable[[list[bytes]], list[bytes] | Any] = lambda chunks: chunks
     seen: list[Any] = field(default_factory=list)
-    """Every request, as whoever is in between sees it."""
+    """Every request, as anybody who is in between sees it."""
     inner: list[Inner] = field(default_factory=list)
     messages: list[int] = field(default_factory=list)
     """The length of each opened message."""
@@ -120,7 +120,7 @@ class Gateway:
         return sum(request.method == "POST" for request in self.seen)
 
     def outside(self) -> bytes:
-        """All bytes that whoever is in between saw."""
+        """All bytes that anybody who is in between saw."""
         return b"".join(
             str(request.url).encode() + repr(request.headers.raw).encode() + request.content for request in self.seen
         )
@@ -727,7 +727,7 @@ def test_a_sealed_client_hands_on_what_is_proven(kind: str, name: str, library: 
     assert gateway.inner[0].content == answer.request
     assert gateway.seen[-1].headers["x-edge"] == "1"
     assert b"inner-key" not in gateway.outside()
-    # Whoever is in between may cut the answer: it is never proven then.
+    # Anybody who is in between may cut the answer: it is never proven then.
     for length in (1, 3, len(parts)):
         gateway.bend = lambda chunks, length=length: chunks[:length]
         heard, proofs = proven(kind, name, gateway)

@@ -27,7 +27,7 @@ describe.skipIf('missing' in made)('the demo profile', () => {
     expect(sizes.gateway.own).toBeLessThan(GATEWAY_LAYER_BYTES);
   });
 
-  it('refuses whoever has no key, and answers without tee as without a sidecar', async () => {
+  it('refuses anybody who has no key, and answers without tee as without a sidecar', async () => {
     const refused = await ask(`${stage.url}/v1/models`, { method: 'GET' });
     expect([refused.status, refused.json().error.code]).toEqual([401, 'invalid_api_key']);
     const plain = await chat({ messages: HELLO, max_tokens: 4 });

@@ -18,7 +18,7 @@ export interface Arrived {
   readonly answer: Answer;
   /** `stream.sha256` of the proof that was found to be right; null where none was. */
   readonly proven: string | null;
-  /** Its end, where it has one, says that it is: whoever reads it. */
+  /** Its end, where it has one, says that it is: anybody who reads it. */
   readonly endProves: boolean;
   /** What the server's own framing must not get through. */
   readonly framing: RegExp | null;

@@ -278,7 +278,7 @@ function apply(change: Change, events: string[]): void {
   }
 }
 
-/** UTF-8, but for the bytes that are written as halves of surrogate pairs. */
+/** UTF-8, except for the bytes that are written as halves of surrogate pairs. */
 export function encode(text: string): Uint8Array<ArrayBuffer> {
   if (!/[\udc80-\udcff]/.test(text)) return new TextEncoder().encode(text);
   const parts = text.split(/((?<![\ud800-\udbff])[\udc80-\udcff])/);

@@ -1,4 +1,4 @@
-// A real nginx in front of a gateway, as whoever terminates the outer TLS would run it, that keeps everything that it can see: limits by a
+// A real nginx in front of a gateway, as anybody who terminates the outer TLS would run it, that keeps everything that it can see: limits by a
 // key of its own, logs with all that it knows, and a tap on either side of it.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-// Guests for cpu_verify.py and our own verifier: read from genuine evidence, or of processors that a test makes, right but for what it says.
+// Guests for cpu_verify.py and our own verifier: read from genuine evidence, or of processors that a test makes, right except for what it says.
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';

@@ -219,7 +219,7 @@ describe.skipIf(tools === null)('what can be wrong with a fleet', () => {
     folder.remove();
   });
 
-  it('a store that answers another tenant: what comes is refused by whoever compares it with what they asked', async () => {
+  it('a store that answers another tenant: what comes is refused by anybody who compares it with what they asked', async () => {
     const { store } = fleet;
     const [theirs, ours] = [question('theirs'), question('ours')];
     const [one] = fleet.pods.values();

@@ -1,4 +1,4 @@
-// A processor's evidence, right but for what grows in it: quotes, signed texts, revocation lists, event logs, runtime data.
+// A processor's evidence, right except for what grows in it: quotes, signed texts, revocation lists, event logs, runtime data.
 
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';

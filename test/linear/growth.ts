@@ -24,7 +24,7 @@ export interface Growth {
 type Begin = (n: number) => Promise<() => unknown>;
 
 export async function growthOf(begin: Begin, n: number): Promise<Growth> {
-  // What is made once, by whoever comes first, is made now.
+  // What is made once, no matter who comes first, is made now.
   await countOf(await begin(1));
   const { operations: least } = await countOf(await begin(1));
   const first = await growthAt(begin, n, least);

@@ -1,4 +1,4 @@
-// NVIDIA's Python verifier, unmodified but for its two root certificates, as vectors/README.md's contract has it: `node test/nvidia/conformance.ts CASE`.
+// NVIDIA's Python verifier, unmodified except for its two root certificates, as vectors/README.md's contract has it: `node test/nvidia/conformance.ts CASE`.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -160,7 +160,7 @@ function pythonUnder(device: string | undefined, rim: string | undefined): strin
 
 function conclude({ valid, policy, said, measurements }: Verdict): void {
   for (const line of said) console.log(line);
-  // A device under a test root proves nothing about hardware, whoever says that it is right.
+  // A device under a test root proves nothing about hardware, no matter who says that it is right.
   if (valid && policy) return say('valid', 'none');
   const known = CODES.find(([complaint]) => complaint.test(said.join('\n')))?.[1];
   const code = known ?? (measurements === 'fail' ? 'measurement_mismatch' : 'unknown_to_us');

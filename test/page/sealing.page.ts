@@ -35,7 +35,7 @@ describe.skipIf(missing !== '')(`a sealed chat${missing}`, () => {
     await page.locator('#seal-field').waitFor({ timeout: 10_000 });
     expect(await page.isChecked('#seal')).toBe(false);
     await page.check('#seal');
-    await page.locator('#seal-note', { hasText: 'No hardware vouches for whoever holds the key' }).waitFor();
+    await page.locator('#seal-note', { hasText: 'No hardware vouches for the holder of the key' }).waitFor();
     expect(await page.textContent('#seal-note')).toContain('Encrypted, to a machine of level none.');
     const before = requests.length;
     await say(page, QUESTION);

@@ -38,7 +38,7 @@ it('settings that it names for the service key reach the sidecar under compose',
   expect(Object.keys(compose.services.sidecar.environment)).toEqual(expect.arrayContaining(named));
 });
 
-it('every setting reaches the gateway under compose, but for those that are not for .env', () => {
+it('every setting reaches the gateway under compose, except for those that are not for .env', () => {
   const { services } = parse(read('compose.yaml'), { merge: true });
   const elsewhere = ['HOST', 'PORT', 'SIDECAR_SOCKET', 'SIDECAR_UID', 'BACKEND_API_KEY', 'ALLOW_SIMULATED', 'DRAIN_MS'];
   const wanted = Object.keys(schema.shape).filter((name) => !elsewhere.includes(name));

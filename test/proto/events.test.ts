@@ -134,7 +134,7 @@ describe('the events of a response', () => {
     expect(() => record.add(null, '{"type":"response.created"}')).toThrow(/no name/);
   });
 
-  it('say what each of them is to whoever forwards them', () => {
+  it('say what each of them is to anybody who forwards them', () => {
     const record = recordEvents('response');
     const kinds = EVENTS.map((one) => record.add(one.type, JSON.stringify(one)));
     expect(kinds).toEqual([...EVENTS.slice(1).map(() => 'delta'), 'final']);

@@ -1,4 +1,4 @@
-// A gateway of a few lines for tests of whoever seals to one: its sessions, what it opens, what it answers, and the bytes of both, as a fetch.
+// A gateway of a few lines for tests of anybody who seals to one: its sessions, what it opens, what it answers, and the bytes of both, as a fetch.
 import { randomBytes } from 'node:crypto';
 import { encryptWith } from '../../gateway/sealing/sealed-response.ts';
 import { joined } from '../../sealed/byte-source.ts';

@@ -27,7 +27,7 @@ export interface Model {
   /** nvmlDeviceArchitecture_t, or nscq_arch_t. */
   readonly architecture: number;
   readonly chip: Chip;
-  /** What its report says, but for the nonce. */
+  /** What its report says, except for the nonce. */
   report(options?: ReportOptions): ReportOptions;
   /** By id: what a RIM service keeps for it. */
   manifests(signer: RimSigner): readonly (readonly [id: string, xml: string])[];

@@ -43,7 +43,7 @@ function troubleIn(error: unknown): string[] {
   if (error instanceof UsageError || error instanceof UnsupportedSystemError)
     return [`countersign: ${error.message}`, next];
   const { name, stack = '' } = error as Error;
-  const [, place = 'an unknown place'] = /([^/\\\s]+:\d+):\d+\)?$/m.exec(stack) ?? [];
+  const [, place = 'an unknown place'] = /(?:^|[/\\\s(])([^/\\\s:()]+:\d+):\d+\)?$/m.exec(stack) ?? [];
   return [`countersign: an error of this program, and no verdict: ${name} at ${place}; please report it`];
 }
 

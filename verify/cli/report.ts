@@ -126,7 +126,7 @@ const STYLES = [
   [/^(VALID|PASSED).*/, 'green'],
   [/^INVALID/, 'red'],
   [/^INCOMPLETE/, 'yellow'],
-  [/^ {2}SIMULATED|\(SIMULATED: [^)]*\)$/, 'yellow'],
+  [/^ {2}SIMULATED|\(SIMULATED: [^()]*\)$/, 'yellow'],
 ] as const;
 
 /** Joins the lines to one text, in which the words for a result may be coloured. */

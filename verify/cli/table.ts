@@ -228,7 +228,7 @@ export const COMMANDS: readonly Command[] = [
       {
         name: 'min-level',
         value: 'LEVEL',
-        text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference names the software; with --plain as of `verify --require-level`. With less, whoever runs that machine may read them',
+        text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference names the software; with --plain as of `verify --require-level`. With less, anybody who runs that machine may read them',
         among: LEVELS,
       },
       {

@@ -16,7 +16,7 @@ export interface SessionOptions
   extends Omit<VerifyOptions, 'at' | 'clocks' | 'expected' | 'session' | 'policy' | 'stopAtFailure'> {
   /**
    * `minLevel`: the least level of the machine that requests are sealed to, `measured` by default, which needs `cpu.reference`. With less,
-   * whoever runs that machine may read what is sealed to it. `requiredChecks`: of the session. Other members are for responses.
+   * anybody who runs that machine may read what is sealed to it. `requiredChecks`: of the session. Other members are for responses.
    */
   readonly policy?: Policy | undefined;
   /**

@@ -64,7 +64,7 @@ export interface CpuPolicy {
   readonly requireSmtOff?: boolean | undefined;
   /**
    * Demand that ciphertext hiding is on (PLATFORM_INFO, bit 4) and that the guest would not start without it (POLICY, bit 24; AMD 56860,
-   * revision 1.58): the host's software reads no ciphertext of the guest's memory. Whoever taps the memory bus still does.
+   * revision 1.58): the host's software reads no ciphertext of the guest's memory. Anybody who taps the memory bus still does.
    */
   readonly requireCiphertextHiding?: boolean | undefined;
   /** CSP ids of the providers whose VLEKs are accepted; any by default. */

@@ -183,7 +183,7 @@ function cpuLeavesOpen(findings: Findings): string[] {
   return [
     ...(software === null
       ? [
-          'Which software asked: its measurement was not compared, and whoever can run code in that guest can have any text signed.',
+          'Which software asked: its measurement was not compared, and anybody who can run code in that guest can have any text signed.',
         ]
       : [
           "Where the answer comes from: the launch file's images, model and egress are its writer's words, and of the compose file, which says the rest, it holds the hash only.",
@@ -194,7 +194,7 @@ function cpuLeavesOpen(findings: Findings): string[] {
       : ["That the processor's firmware has no known hole: its TCB was not compared with a least one."]),
     'That nobody took over the guest since its start.',
     'That the device which signed is in that machine, or computes for it: the guest wrote the list of its devices.',
-    'That keys are in the processor or the guest only: whoever owns a board can extract some (TEE.fail) and forge this level.',
+    'That keys are in the processor or the guest only: anybody who owns a board can extract some (TEE.fail) and forge this level.',
     ...(findings.challenged
       ? []
       : ["When the session began: its hour is by that machine's own clock, unless the caller demands a challenge."]),

@@ -203,7 +203,7 @@ def _write(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # Whoever reads has seen enough, and the exit status is still the verdict's. Nothing is written at exit either.
+        # The reader has seen enough, and the exit status is still the verdict's. Nothing is written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

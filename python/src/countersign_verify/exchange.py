@@ -339,7 +339,7 @@ def _malformed(message: str) -> CheckFailure:
 
 
 def same_tokens(held: str, signed: str) -> bool:
-    """Equal but for white space between JSON tokens. `signed` is JSON: raw was parsed."""
+    """Equal except for white space between JSON tokens. `signed` is JSON: raw was parsed."""
     if held == signed:
         return True
     try:

@@ -205,7 +205,7 @@ class VerifyOptions:
     """Countersign's own keys, for tokens of its native attester."""
     limits: Limits = field(default_factory=Limits)
     stop_at_failure: bool = False
-    """No check runs after the first that fails: for whoever verifies what strangers send."""
+    """No check runs after the first that fails: for anybody who verifies what strangers send."""
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def _cpu_leaves_open(findings: Findings) -> Iterator[str]:
     software = findings.software
     if software is None:
         yield (
-            "Which software asked: its measurement was not compared, and whoever can run code in that guest can have any "
+            "Which software asked: its measurement was not compared, and anybody who can run code in that guest can have any "
             "text signed."
         )
     else:
@@ -202,7 +202,7 @@ def _cpu_leaves_open(findings: Findings) -> Iterator[str]:
     yield "That nobody took over the guest since its start."
     yield "That the device which signed is in that machine, or computes for it: the guest wrote the list of its devices."
     yield (
-        "That keys are in the processor or the guest only: whoever owns a board can extract some (TEE.fail) and forge "
+        "That keys are in the processor or the guest only: anybody who owns a board can extract some (TEE.fail) and forge "
         "this level."
     )
     if not findings.challenged:

@@ -8,7 +8,7 @@ const V2 = '/sys/fs/cgroup';
 const END_MS = 10_000;
 
 export interface MemoryGroup {
-  /** Whoever writes a process id there puts the process, and what it starts, into the group. */
+  /** Anybody who writes a process id there puts the process, and what it starts, into the group. */
   readonly procs: string;
   readonly limit_bytes: number;
   /** The most that its processes had together. */

@@ -1,4 +1,4 @@
-// Strangers at the verify endpoint, which needs no key: chat goes on, and whoever has a right attestation has its verdict at once.
+// Strangers at the verify endpoint, which needs no key: chat goes on, and anybody who has a right attestation has its verdict at once.
 import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-// Whoever answers on the socket is believed nothing: what it says is checked before a client has it. A false sidecar can refuse, and no more.
+// Nobody who answers on the socket is believed: what it says is checked before a client has it. A false sidecar can refuse, and no more.
 import { chmodSync, chownSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
@@ -279,7 +279,7 @@ describe('the socket', () => {
   it.each([
     ['folder', place],
     ['socket', path],
-  ])('is refused where the %s is another user’s, but for the one who is named', async (_, what) => {
+  ])('is refused where the %s is another user’s, except for the one who is named', async (_, what) => {
     await listen();
     giveAway(what());
     await expect(connected()).rejects.toMatchObject({ name: 'SocketRefused', code: 'socket_owner' });

@@ -102,7 +102,7 @@ describe.each(['SEV_SNP', 'TDX'] as const)('with %s', (type) => {
     expect((await chat(service.gateway.url, CHAT)).text).not.toContain('statement');
   });
 
-  it('the current session is for everybody, one of its own for whoever has a key', async () => {
+  it('the current session is for everybody, one of its own for anybody who has a key', async () => {
     writeFileSync(join(folder.path, 'keys'), 'sesame\n');
     const { socket } = service.sidecar;
     const gateway = await startGateway({

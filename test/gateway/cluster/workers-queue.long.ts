@@ -84,7 +84,7 @@ describe('the queue of two workers', () => {
     await attested('many');
   }, 120_000);
 
-  it('lets no more than so many wait, and refuses the latest of whoever has most', async () => {
+  it('lets no more than so many wait, and refuses the latest of the one who has most', async () => {
     await start({ MAX_ATTESTATIONS_WAITING: '4', MAX_TEE_PER_KEY: '0' });
     const got = Array.from({ length: 12 }, (_, i) => chat(url(), { ...CHAT, tee: true, user: `${i}` }, bearer('many')));
     await eventually(() => service.backend.seen.length === 12);

@@ -78,7 +78,7 @@ describe('a gateway that is told to stop', () => {
     expect(await gateway.exited).toEqual({ code: 0, signal: null });
   });
 
-  it('ends each kept connection after its answer, and says draining to whoever still asks', async () => {
+  it('ends each kept connection after its answer, and says draining to anybody who still asks', async () => {
     await start();
     const idle = dial(gateway.url);
     idle.socket.write('GET /health HTTP/1.1\r\nhost: h\r\n\r\n');

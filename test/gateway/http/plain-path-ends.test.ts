@@ -178,7 +178,7 @@ describe('a plain connection', () => {
     await pause(100);
     (responses[0] as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
     const dripping = setInterval(() => socket.write('x'), 50);
-    // Its place is given back when it is taken, or its client gone: whoever looks at its end must see that it waits.
+    // Its place is given back when it is taken, or its client gone: anybody who looks at its end must see that it waits.
     await eventually(() => waited === 1, 1_000);
     await eventually(async () => (await connections()) === 0, 4_000);
     clearInterval(dripping);

@@ -1,4 +1,4 @@
-// What clients send without being served is bounded for all of them together: whoever has most of it is let go.
+// What clients send without being served is bounded for all of them together: the one who has most of it is let go.
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { MAX_UNSERVED_BYTES } from '../../../gateway/limits/bounds.ts';

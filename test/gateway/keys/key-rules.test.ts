@@ -179,7 +179,7 @@ describe('a route of the backend', () => {
   it.each(CLOSED)('%s is for admin keys', (line) => {
     expect(route(ORDINARY, line)).toMatchObject({ code: 'permission_denied' });
     expect(route(ADMIN, line)).toBeNull();
-    // Without keys whoever is on the machine is its owner.
+    // Without keys anybody who is on the machine is its owner.
     expect(route(ANYONE, line)).toBeNull();
   });
 });

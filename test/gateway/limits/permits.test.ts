@@ -40,7 +40,7 @@ describe('permits', () => {
     expect(permits.waiting).toBe(0);
   });
 
-  it('go first to whoever holds the fewest: one that comes into a flood waits for those that are held', () => {
+  it('go first to the one who holds the fewest: one that comes into a flood waits for those that are held', () => {
     const { order, acquire } = queueOf(2, 100);
     const many = Array.from({ length: 10 }, (_, i) => acquire('many', `m${i}`));
     acquire('one', 'o1');
@@ -49,7 +49,7 @@ describe('permits', () => {
     expect(order).toEqual(['m0', 'm1', 'o1', 'm2']);
   });
 
-  it('are waited for by so many: past that the latest of whoever has most in the queue is refused', () => {
+  it('are waited for by so many: past that the latest of the one who has most in the queue is refused', () => {
     const { permits, order, refused, acquire } = queueOf(1, 3);
     const many = Array.from({ length: 5 }, (_, i) => acquire('many', `m${i}`));
     expect(refused).toEqual(['m4']);

@@ -31,7 +31,7 @@ describe('a thread that answers questions', () => {
     expect((await thread.run('next')).asked).toBe(1);
   });
 
-  it.each(['die', 'crash'])('that ends by itself (%s) fails whoever waits, and another follows', async (how) => {
+  it.each(['die', 'crash'])('that ends by itself (%s) fails anybody who waits, and another follows', async (how) => {
     const thread = start();
     expect((await thread.run('first')).asked).toBe(1);
     const both = await Promise.allSettled([thread.run('hang'), thread.run(how)]);

@@ -145,7 +145,7 @@ describe('the keys of a gateway', () => {
     folder.remove();
   });
 
-  it('change under load, and nothing fails but for one retry', async () => {
+  it('change under load, and nothing fails except for one retry', async () => {
     await start(302);
     const { url } = service.gateway;
     const clients = Array.from({ length: 4 }, () => client(url));

@@ -27,7 +27,7 @@ describe('a bounded amount, shared by owner,', () => {
     expect(evicted).toEqual([]);
   });
 
-  it('is given up by whoever has most, the latest first, as long as that is more than the other has then', () => {
+  it('is given up by the one who has most, the latest first, as long as that is more than the other has then', () => {
     const { evicted, open } = stage(10);
     for (let i = 1; i <= 5; i++) open('a', `a${i}`, 2);
     const b = open('b', 'b1', 1);

@@ -56,7 +56,7 @@ const codesOf = async ({ appraise }: ReturnType<typeof endpoint>, ...names: read
   (await Promise.all(names.map((name) => appraise(attestation(newKey(name)))))).map(({ failed }) => failed.code);
 const UNAVAILABLE = 'token_key_unavailable';
 
-test('keys are asked for once in half a minute, whoever asks for what key', async () => {
+test('keys are asked for once in half a minute, no matter who asks for what key', async () => {
   const one = endpoint(keys);
   expect(await codesOf(one, 'other', 'third')).toEqual([UNAVAILABLE, UNAVAILABLE]);
   one.later(29_999);

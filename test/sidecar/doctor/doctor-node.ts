@@ -1,4 +1,4 @@
-// A node for the doctor to look at: all is well on it, but for what a test lays over it.
+// A node for the doctor to look at: all is well on it, except for what a test lays over it.
 import { loadConfig } from '../../../sidecar/config.ts';
 import { examine } from '../../../sidecar/doctor/examine.ts';
 import type { Finding } from '../../../sidecar/doctor/finding.ts';
@@ -65,7 +65,7 @@ export const answering =
     new Response('{}', { status, headers: date === null ? {} : { date: date.toUTCString() } });
 export const errno = (code: string) => Object.assign(new Error(code), { code });
 
-/** A node on which all is well, but for what is laid over it. */
+/** A node on which all is well, except for what is laid over it. */
 export const node = (over: Partial<Host> = {}): Host => ({
   user: 'countersign',
   now: () => NOW,

@@ -48,7 +48,7 @@ describe.skipIf(missing)('started by systemd-socket-activate', () => {
     return startCommand(ACTIVATE, ['-l', address, ...env.flatMap((one) => ['-E', one]), node, script]);
   }
 
-  it('answers whoever connected before it ran, and leaves the socket where it is when it stops', async () => {
+  it('answers anybody who connected before it ran, and leaves the socket where it is when it stops', async () => {
     const folder = temporaryFolder();
     const socket = join(folder.path, 'sidecar.sock');
     const sidecar = activate(socket, folder.path);
@@ -60,7 +60,7 @@ describe.skipIf(missing)('started by systemd-socket-activate', () => {
     folder.remove();
   });
 
-  it('refuses a network socket: whoever reaches the sidecar can have the GPU sign', async () => {
+  it('refuses a network socket: anybody who reaches the sidecar can have the GPU sign', async () => {
     const folder = temporaryFolder();
     const port = await freePort();
     const sidecar = activate(`127.0.0.1:${port}`, folder.path);

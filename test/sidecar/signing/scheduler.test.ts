@@ -70,7 +70,7 @@ describe('the scheduler', () => {
     expect(stopped).toEqual([nonce(2)]);
   });
 
-  it('gives whoever asks for the same raw later a whole deadline, and the first no longer one', async () => {
+  it('gives anybody who asks for the same raw later a whole deadline, and the first no longer one', async () => {
     let calls = 0;
     const attest = async () => {
       calls++;

@@ -114,7 +114,7 @@ describe('the nonce of the request', () => {
     for (const given of [undefined, new Uint8Array(32), nonce.subarray(1), new Uint8Array(0)])
       await expect(answered(given)).rejects.toMatchObject({ code: 'revocation_invalid' });
   });
-  test('must come back from whoever was asked now, and a response that was kept does not do', async () => {
+  test('must come back from anybody who was asked now, and a response that was kept does not do', async () => {
     const collateral: Collateral = {
       ...known,
       ocsp: async ({ certificate: asked }) => {

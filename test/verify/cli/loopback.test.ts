@@ -36,7 +36,7 @@ describe('the server of the proxy', () => {
     expect(text).not.toContain('secret');
   });
 
-  it('hands on status, headers and body, but for those of a connection', async () => {
+  it('hands on status, headers and body, except for those of a connection', async () => {
     const seen: [string, RequestInit & { headers: Headers }][] = [];
     const url = await start(async (path, init) => {
       seen.push([path, init]);

@@ -199,7 +199,7 @@ describe('clients of the proxy', () => {
 });
 
 describe('the proxy', () => {
-  it('is for whoever has its key', async () => {
+  it('is for anybody who has its key', async () => {
     for (const authorization of ['', 'Bearer', 'Bearer sk-inner', `Bearer ${proxy.apiKey}x`, `Basic ${proxy.apiKey}`])
       expect(codeOf(await post({ authorization }))).toEqual([401, 'invalid_api_key']);
     expect((await post({ authorization: '', 'x-api-key': proxy.apiKey })).status).toBe(200);

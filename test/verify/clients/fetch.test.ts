@@ -259,7 +259,7 @@ describe('a verifying fetch', () => {
     },
   );
 
-  it('passes no GET on but for models and attestations', async () => {
+  it('passes no GET on except for models and attestations', async () => {
     const send = checked();
     expect((await send(`${gateway.url}/v1/models`)).status).toBe(200);
     expect((await send(`${gateway.url}/v1/chat/completions/none/attestation`)).status).toBe(404);

@@ -177,7 +177,7 @@ describe('the level', () => {
       expect(refused[0]?.message).toContain(`of level ${level}, and policy.minLevel is measured`);
       expect(refused[0]?.message).toContain(MEANING[level]);
     }
-    expect(MEANING['gpu+cpu']).toContain('not from whoever runs that machine');
+    expect(MEANING['gpu+cpu']).toContain('not from anybody who runs that machine');
   });
 
   it('is measured where the software is one that the caller knows', async () => {

@@ -1,4 +1,4 @@
-// Azure's evidence over a processor of our own: right but for one thing, it fails by that thing's check alone.
+// Azure's evidence over a processor of our own: right except for one thing, it fails by that thing's check alone.
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';

@@ -1,4 +1,4 @@
-// Evidence of SEV-SNP that is right but for one thing fails by that thing's check alone.
+// Evidence of SEV-SNP that is right except for one thing fails by that thing's check alone.
 import { describe, expect, test } from 'vitest';
 import { certify, type Holder, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {

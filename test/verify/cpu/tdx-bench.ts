@@ -1,4 +1,4 @@
-// Evidence of TDX that is right but for what a test names, and what is said of it.
+// Evidence of TDX that is right except for what a test names, and what is said of it.
 
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {

@@ -1,4 +1,4 @@
-// Evidence of TDX that is right but for one thing fails by that thing's check alone: everything but the collateral.
+// Evidence of TDX that is right except for one thing fails by that thing's check alone: everything but the collateral.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { certify, type Holder, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';

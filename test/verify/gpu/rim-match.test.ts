@@ -70,7 +70,7 @@ describe('matching measurements', () => {
     failed(() => matchMeasurements({ driver, vbios }, new Map(), facts), 'measurement_mismatch', /7.*1/);
   });
 
-  it('refuses an index that both claim, but for what is inactive in one', () => {
+  it('refuses an index that both claim, except for what is inactive in one', () => {
     const both = rim('96.00.9F.00.01', { 7: measurement([value(7)]), 8: measurement([value(8)]) });
     failed(() => matchMeasurements({ driver, vbios: both }, blocks, facts), 'rim_mismatch', /both claim 7$/);
     const bounded = { minimumSvns: new Map([[30, { name: 'x', minimum: 1 }]]) };

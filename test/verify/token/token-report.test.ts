@@ -1,4 +1,4 @@
-// What a token says of GPUs and switches against what they signed: every device is spoken of, whoever asked about it.
+// What a token says of GPUs and switches against what they signed: every device is spoken of, no matter who asked about it.
 import { describe, expect, test } from 'vitest';
 import { compareTokenWithReports } from '../../../verify/attestation.ts';
 import type { DeviceClaims } from '../../../verify/policy/options.ts';

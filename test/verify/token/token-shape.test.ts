@@ -75,7 +75,7 @@ describe('the result of a token', () => {
 });
 
 describe('the digests of a token', () => {
-  it('hold for every submodule, whoever made them', async () => {
+  it('hold for every submodule, no matter who made them', async () => {
     for (const value of [
       detached(LOCAL, secret, { devices: [{}, {}, {}] }),
       detached('x', none, { devices: [{}, {}, {}] }),

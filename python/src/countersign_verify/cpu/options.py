@@ -88,7 +88,7 @@ class CpuPolicy:
     require_ciphertext_hiding: bool = False
     """
     Demand that ciphertext hiding is on (PLATFORM_INFO, bit 4) and that the guest would not start without it (POLICY,
-    bit 24; AMD 56860, revision 1.58): the host's software reads no ciphertext of the guest's memory. Whoever taps the
+    bit 24; AMD 56860, revision 1.58): the host's software reads no ciphertext of the guest's memory. Anybody who taps the
     memory bus still does.
     """
     csp_ids: Sequence[str] | None = None

@@ -1,5 +1,5 @@
 """
-Seals requests to a Countersign gateway in an attested machine, so that whoever stands between sees ciphertext.
+Seals requests to a Countersign gateway in an attested machine, so that anybody who stands between sees ciphertext.
 
 ```python
 from countersign_verify.sealed import sealed_client

@@ -30,14 +30,14 @@ MESSAGES: Final = {
 SESSION_REFUSED: Final = "The gateway's session does not verify, so nothing was sealed and nothing was sent."
 
 MEANING: Final[dict[Level, str]] = {
-    "none": "No hardware vouches for whoever holds the key: it may be a simulation, or anything between here and the gateway, and it "
+    "none": "No hardware vouches for the holder of the key: it may be a simulation, or anything between here and the gateway, and it "
     "reads prompts.",
-    "gpu": "A GPU signed, but no processor vouches for the software that holds the key: whoever runs that machine reads prompts.",
+    "gpu": "A GPU signed, but no processor vouches for the software that holds the key: anybody who runs that machine reads prompts.",
     "gpu+cpu": "A confidential VM named the key, but which software runs in it was compared with nothing, so "
-    "the key may be anywhere: sealing keeps prompts from whoever lacks that key, and not from "
-    "whoever runs that machine.",
+    "the key may be anywhere: sealing keeps prompts from anybody who lacks that key, and not from "
+    "anybody who runs that machine.",
     "measured": "A guest on your list named the key. Not shown: what its images do with prompts, that nobody "
-    "broke in since (on SEV-SNP the host can, by ACPI tables). Whoever owns the board may have its "
+    "broke in since (on SEV-SNP the host can, by ACPI tables). Anybody who owns the board may have its "
     "keys.",
 }
 """What sealing means where the machine is of this level."""

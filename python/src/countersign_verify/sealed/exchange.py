@@ -18,7 +18,7 @@ MAX_REFUSAL_BYTES: Final = 64 * 1024
 
 OUTER_HEADERS: Final = {
     "content-type": REQUEST_MEDIA_TYPE,
-    # Whoever is in between should hand on chunks as they come (draft-ietf-httpbis-incremental).
+    # A server in between should hand on chunks as they come (draft-ietf-httpbis-incremental).
     "incremental": "?1",
     "accept": RESPONSE_MEDIA_TYPE,
     "accept-encoding": "identity",

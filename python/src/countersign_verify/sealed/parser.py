@@ -1,4 +1,4 @@
-"""Reads bytes that arrive in parts: each format says what it needs next, and whoever has bytes feeds them, waiting or not.
+"""Reads bytes that arrive in parts: each format says what it needs next, and anybody who has bytes feeds them, waiting or not.
 
 A format is a generator that yields where it needs more bytes. So the same code reads for a synchronous and for an asynchronous client.
 """
