@@ -108,7 +108,16 @@ export async function say(page: Page, text: string): Promise<void> {
 /** Opens the newest proof, which is one line in the chat. */
 export async function unfold(page: Page): Promise<void> {
   const card = page.locator('.card').last();
-  if ((await card.getAttribute('open')) === null) await card.locator('> .verdict').click();
+  if ((await card.getAttribute('open')) !== null) return;
+  // The card takes its long title when the browser says that it is open, which comes after the click.
+  const opened = card.evaluate(
+    (details) =>
+      new Promise<void>((seen) => {
+        details.addEventListener('toggle', () => seen(), { once: true });
+      }),
+  );
+  await card.locator('> .verdict').click();
+  await opened;
 }
 
 /** Has a link to the newest proof copied. @returns its address */
