@@ -47,6 +47,7 @@ LABEL org.opencontainers.image.version=$VERSION \
       org.opencontainers.image.licenses=Apache-2.0
 COPY LICENSE package.json ./
 COPY proto proto
+COPY node node
 COPY verify verify
 
 FROM runtime AS gateway-sources

@@ -1,5 +1,5 @@
 // The launcher's settings, with the demo's defaults: the one place in this process that reads the environment.
-import { ConfigError, type GatewayConfig, loadConfig } from '../gateway/config.ts';
+import { ConfigError, type GatewayConfig, loadConfig } from '../gateway/base/config.ts';
 
 export interface DemoConfig {
   readonly gateway: GatewayConfig;

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
-import { ANY_TEXT } from '../gateway/config.ts';
+import { ANY_TEXT } from '../gateway/base/config.ts';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
 import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/config.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';

@@ -14,9 +14,11 @@ import { createBackends } from './backend/backends.ts';
 import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
 import { createProbe } from './backend/probe.ts';
+import { type GatewayConfig, VERSION } from './base/config.ts';
+import { Problem } from './base/problem.ts';
+import { pathOf, VERIFY_PATH } from './base/target.ts';
 import { isMember, joinPrimary, type Member } from './cluster/member.ts';
 import { openConnection } from './cluster/store-connection.ts';
-import { type GatewayConfig, VERSION } from './config.ts';
 import type { Bindings, Deps, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
@@ -29,8 +31,6 @@ import {
   withoutBody,
 } from './http/middleware.ts';
 import type { PlainRoutes } from './http/plain-path/connection.ts';
-import { Problem } from './http/problem.ts';
-import { pathOf, VERIFY_PATH } from './http/target.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';

@@ -1,7 +1,7 @@
 // Checks that the gateway serves: requests its own /health on the loopback interface. Exits with 0 for a 200, or with 1 and the reason.
 import { request as overHttp } from 'node:http';
 import { request as overTls } from 'node:https';
-import { loadConfig } from './config.ts';
+import { loadConfig } from './base/config.ts';
 
 const TIMEOUT_MS = 8_000;
 const ANY = new Map([

@@ -1,11 +1,11 @@
 // The gateway process: reads the configuration and starts a server, or the primary of several workers.
 import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
-import { where } from '../proto/log.ts';
+import { where } from '../node/log.ts';
 import { buildApp } from './app.ts';
+import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './base/config.ts';
 import { isMember } from './cluster/member.ts';
 import { runPrimary } from './cluster/primary.ts';
-import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './config.ts';
 import { takeConnections } from './http/plain-path/connection.ts';
 import { createDrain, createHttpServer, readCredentials, watchCredentials } from './http/server.ts';
 import { checkMemory, connectionsWithin } from './limits/memory.ts';

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { chatStream } from '../test/support/backend.ts';
 import { startService } from '../test/support/harness.ts';
 
-const ROOMS = ['proto', 'verify', 'sealed', 'sidecar', 'gateway'];
+const ROOMS = ['proto', 'node', 'verify', 'sealed', 'sidecar', 'gateway'];
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 const files = globSync(

@@ -3,8 +3,6 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
-import { readLaunch } from '../proto/attestation/launch.ts';
-import { JsonTextError } from '../proto/json.ts';
 import {
   ConfigError,
   given,
@@ -15,7 +13,9 @@ import {
   type Settings,
   settingsOf,
   socketPath,
-} from '../proto/settings.ts';
+} from '../node/settings.ts';
+import { readLaunch } from '../proto/attestation/launch.ts';
+import { JsonTextError } from '../proto/json.ts';
 import type { ProgramEnvironment } from './common/program.ts';
 
 export { ConfigError };

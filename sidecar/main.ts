@@ -1,7 +1,7 @@
 // The sidecar process: owns the GPU and serves gateways on a Unix socket.
 import type { Logger } from 'pino';
-import { where } from '../proto/log.ts';
-import { NO_ARGUMENTS } from '../proto/settings.ts';
+import { where } from '../node/log.ts';
+import { NO_ARGUMENTS } from '../node/settings.ts';
 import { createAttester, unavailableAttester } from './attesters/choose.ts';
 import { AttesterError, failed } from './common/attester.ts';
 import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './config.ts';

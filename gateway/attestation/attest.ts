@@ -1,8 +1,8 @@
 // Makes an attestation: drafts it from the exchange, has the sidecar sign it and stores it for retrieval.
 import { setTimeout as delay } from 'node:timers/promises';
+import { delayAfter } from '../base/backoff.ts';
+import { EMPTY } from '../base/bytes.ts';
 import type { TeeExchange } from '../exchange/relay.ts';
-import { EMPTY } from '../http/bytes.ts';
-import { delayAfter } from '../limits/backoff.ts';
 import type { Body, Draft, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import { type Attested, type Attestor, type Members, SessionChanged, type Sidecar, type Store } from './interfaces.ts';

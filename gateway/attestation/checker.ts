@@ -2,7 +2,7 @@
 // of a faulty sidecar may take longer.
 import type { Batch } from '../../proto/attestation/batch.ts';
 import type { FailureCode } from '../../verify/index.ts';
-import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
+import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../base/bounds.ts';
 import { Thread } from '../offload/thread.ts';
 
 /** A job of the check thread: one attestation, or those of a batch, which differ only in `answers`. */

@@ -6,7 +6,7 @@ import type { Failed, SessionFrame } from '../../proto/frames.ts';
 import type { TdxCollateral } from '../../verify/cpu/index.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';
-import { Problem } from '../http/problem.ts';
+import { Problem } from '../base/problem.ts';
 import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, type Failure, unchecked } from './checker.ts';
 import type { Session } from './interfaces.ts';

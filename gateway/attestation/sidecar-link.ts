@@ -3,6 +3,13 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
+import {
+  type ConnectionEnd,
+  connectToSidecar,
+  readTextFrame,
+  turnCork,
+  updateBoth,
+} from '../../node/sidecar-connection.ts';
 import { MAX_DEVICES } from '../../proto/attestation/attestation.ts';
 import { type Batch, MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import {
@@ -18,14 +25,7 @@ import {
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
-import {
-  type ConnectionEnd,
-  connectToSidecar,
-  readTextFrame,
-  turnCork,
-  updateBoth,
-} from '../../proto/sidecar-connection.ts';
-import { bufferOf } from '../http/bytes.ts';
+import { bufferOf } from '../base/bytes.ts';
 
 /** Limit for a frame from the sidecar. The evidence of 64 devices and a token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;

@@ -1,8 +1,8 @@
 // Keeps attestations in Valkey or Redis beside this process's memory, so that any gateway finds the attestations of all.
 import { hash } from 'node:crypto';
 import { RESP_TYPES } from '@redis/client';
+import { Problem } from '../base/problem.ts';
 import type { Connection } from '../cluster/store-connection.ts';
-import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { InBatch, Kept, Members, Store } from './interfaces.ts';
 import type { MemoryStore } from './store-memory.ts';

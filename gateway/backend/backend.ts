@@ -1,7 +1,7 @@
 // The interface between the gateway and its backend: the request, the response and its handler, and the canary's result.
 import type { IncomingHttpHeaders } from 'node:http';
+import type { Problem } from '../base/problem.ts';
 import type { SerializedHeaders, SharedHeaders } from '../http/outgoing.ts';
-import type { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 
 /** Names are in lower case. An array is a header that occurs more than once. */

@@ -2,7 +2,7 @@
 import { isAbsolute } from 'node:path';
 import * as z from 'zod';
 import { duplicateMember } from '../../proto/json.ts';
-import { backendKey, backendUrl } from '../config.ts';
+import { backendKey, backendUrl } from '../base/config.ts';
 import type { ReadFollowed } from '../keys/followed-files.ts';
 
 const MAX_FILE_BYTES = 1024 * 1024;

@@ -3,8 +3,8 @@
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { ConfigError, type GatewayConfig } from '../config.ts';
-import { asProblem, Problem } from '../http/problem.ts';
+import { ConfigError, type GatewayConfig } from '../base/config.ts';
+import { asProblem, Problem } from '../base/problem.ts';
 import { followFiles, type ReadFollowed } from '../keys/followed-files.ts';
 import { noSuchModel } from '../keys/keys.ts';
 import type {

@@ -2,8 +2,8 @@
 // backend can respond 200 with garbage (vllm-project/vllm#57224: an H100 under TDX), and a signature over garbage is valid.
 import type { Logger } from 'pino';
 import * as z from 'zod';
-import { ANY_TEXT } from '../config.ts';
-import { asProblem } from '../http/problem.ts';
+import { ANY_TEXT } from '../base/config.ts';
+import { asProblem } from '../base/problem.ts';
 import type { Backend, Canary, CanaryResult } from './backend.ts';
 import { collect } from './probe.ts';
 

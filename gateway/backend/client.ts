@@ -1,5 +1,5 @@
 // The backend client: sends a request over a pooled connection and passes the response to a handler as it arrives.
-import { asProblem, Problem } from '../http/problem.ts';
+import { asProblem, Problem } from '../base/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Backend, BackendCall, BackendRequest, ResponseHandler, ResponseHead } from './backend.ts';
 import { Connection, type ConnectionHandler, type Origin } from './connection.ts';

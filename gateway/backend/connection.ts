@@ -1,7 +1,7 @@
 // One connection to the backend. It carries one request at a time and reads the response as it arrives.
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { GrowingBuffer } from '../http/bytes.ts';
+import { GrowingBuffer } from '../base/bytes.ts';
 import { writeBatch } from '../http/outgoing.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { ResponseHandler } from './backend.ts';

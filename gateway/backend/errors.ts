@@ -1,7 +1,7 @@
 // Errors of the backend: faults of the connection, and the backend's own errors in OpenAI's shape.
 import { isObject } from '../../proto/json.ts';
 import type { ErrorBody } from '../../proto/openai.ts';
-import { errorBody, errorType } from '../http/problem.ts';
+import { errorBody, errorType } from '../base/problem.ts';
 
 type FaultKind =
   /** No connection was established. */

@@ -1,7 +1,7 @@
 // Decides which headers cross the gateway, in each direction. Hop-by-hop headers never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
+import { Problem } from '../base/problem.ts';
 import { fieldLines, SerializedHeaders } from '../http/outgoing.ts';
-import { Problem } from '../http/problem.ts';
 import { keyIn } from '../keys/keys.ts';
 import type { BackendRequest, Headers } from './backend.ts';
 

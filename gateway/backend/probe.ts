@@ -1,6 +1,6 @@
 // Requests of the gateway's own to a backend, above all for its list of models, which shows that it is up.
 import * as z from 'zod';
-import { Problem } from '../http/problem.ts';
+import { Problem } from '../base/problem.ts';
 import type { Backend, Backends, BackendsHealth, Headers, Model } from './backend.ts';
 
 interface OwnRequest {

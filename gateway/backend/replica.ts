@@ -1,9 +1,9 @@
 // One of several backends: its client with its key, and its state, up or down, which its connections and probes show.
 import type { Logger } from 'pino';
-import type { GatewayConfig } from '../config.ts';
+import { delayAfter } from '../base/backoff.ts';
+import type { GatewayConfig } from '../base/config.ts';
+import { Problem } from '../base/problem.ts';
 import { SerializedHeaders } from '../http/outgoing.ts';
-import { Problem } from '../http/problem.ts';
-import { delayAfter } from '../limits/backoff.ts';
 import type { BackendCall, BackendName, BackendRequest, Headers, Model, ResponseHandler } from './backend.ts';
 import type { BackendEntry } from './backends-file.ts';
 import { type Client, createBackend } from './client.ts';

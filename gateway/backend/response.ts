@@ -1,8 +1,8 @@
 // Parses a backend's response from its bytes, and limits it. First its head (RFC 9112 §4–6): ambiguous heads are rejected.
 import { LRUCache } from 'lru-cache';
-import { EMPTY, indexOfByte } from '../http/bytes.ts';
+import { EMPTY, indexOfByte } from '../base/bytes.ts';
+import { Problem } from '../base/problem.ts';
 import { isFieldName, isFieldValue } from '../http/outgoing.ts';
-import { Problem } from '../http/problem.ts';
 import type { ResponseHead } from './backend.ts';
 import { BackendFault } from './errors.ts';
 

@@ -4,9 +4,9 @@ import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
 import type { Kept, Store } from '../attestation/interfaces.ts';
 import type { MemoryStore } from '../attestation/store-memory.ts';
-import { Problem } from '../http/problem.ts';
+import { largestRequest, shareOf } from '../base/bounds.ts';
+import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/keys.ts';
-import { largestRequest, shareOf } from '../limits/bounds.ts';
 import {
   type Concurrency,
   type ConcurrencyPermit,

@@ -6,8 +6,8 @@ import { type EventKind, type EventRecord, isFinalResponse } from '../../proto/s
 import type { StreamForm } from '../../proto/stream/forms.ts';
 import { recordEvents } from '../../proto/stream/record-events.ts';
 import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
-import { bufferOf, EMPTY, LineHash } from '../http/bytes.ts';
-import type { Problem } from '../http/problem.ts';
+import { bufferOf, EMPTY, LineHash } from '../base/bytes.ts';
+import type { Problem } from '../base/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { type Observed, type StreamRecorder, unreadable } from './recorder.ts';
 

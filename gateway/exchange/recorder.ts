@@ -13,8 +13,8 @@ import {
   writeEvents,
 } from '../../proto/stream/sse.ts';
 import { errorOf } from '../backend/errors.ts';
-import { LineHash, MANY_BYTES } from '../http/bytes.ts';
-import { Problem } from '../http/problem.ts';
+import { LineHash, MANY_BYTES } from '../base/bytes.ts';
+import { Problem } from '../base/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { errorEvent } from './relay.ts';
 

@@ -13,8 +13,8 @@ import type {
 } from '../backend/backend.ts';
 import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
+import { Problem } from '../base/problem.ts';
 import { type Outgoing, type SharedHeaders, share } from '../http/outgoing.ts';
-import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 

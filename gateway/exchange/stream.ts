@@ -3,7 +3,7 @@
 import { SseError } from '../../proto/stream/sse.ts';
 import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
-import { asProblem, Problem } from '../http/problem.ts';
+import { asProblem, Problem } from '../base/problem.ts';
 import { answerTooLarge, type Folded } from '../offload/jobs.ts';
 import { NamedRecorder } from './named-recorder.ts';
 import { type Observed, Recorder, type StreamRecorder } from './recorder.ts';

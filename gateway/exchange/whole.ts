@@ -1,8 +1,8 @@
 // Delivers a whole response with its attestation: one member is inserted into the text of the backend's body.
 import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
-import { ChunkBuffer, EMPTY } from '../http/bytes.ts';
-import { asProblem } from '../http/problem.ts';
+import { ChunkBuffer, EMPTY } from '../base/bytes.ts';
+import { asProblem } from '../base/problem.ts';
 import { answerTooLarge } from '../offload/jobs.ts';
 import { type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
 

@@ -4,7 +4,7 @@ import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { MAX_UNSERVED_BYTES } from '../limits/bounds.ts';
+import { MAX_UNSERVED_BYTES } from '../base/bounds.ts';
 
 /**
  * Gives every new connection of `server` to `take` in place of Node's own listeners. Over TLS it is the decrypted connection. `giveToNode`

@@ -3,7 +3,7 @@ import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { Backend, Backends, Canary } from '../backend/backend.ts';
-import type { GatewayConfig } from '../config.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import type { Caller, Keys, Owner } from '../keys/keys.ts';
 import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Rates } from '../limits/rates.ts';

@@ -2,18 +2,18 @@
 // key, concurrency limits, rate.
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { where } from '../../proto/log.ts';
+import { where } from '../../node/log.ts';
+import { MANY_BYTES } from '../base/bytes.ts';
+import { asProblem, Problem } from '../base/problem.ts';
+import { createOwnHosts, hostOf } from '../base/target.ts';
 import { ANYONE } from '../keys/keys.ts';
 import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
 import { restOfDay_ms } from '../usage/usage.ts';
-import { MANY_BYTES } from './bytes.ts';
 import { linger } from './connections.ts';
 import type { Context, Deps, ExchangeContext, Handler, HttpBindings, Middleware } from './context.ts';
 import { newId, type Outgoing, setCommonHeaders } from './outgoing.ts';
-import { asProblem, Problem } from './problem.ts';
 import { ClientGone } from './request.ts';
-import { createOwnHosts, hostOf } from './target.ts';
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',

@@ -2,9 +2,9 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
-import { ChunkBuffer, EMPTY } from './bytes.ts';
+import { ChunkBuffer, EMPTY } from '../base/bytes.ts';
+import { Problem } from '../base/problem.ts';
 import type { PlainRequest } from './plain-path/request.ts';
-import { Problem } from './problem.ts';
 
 /** A request whose body arrives as it is read: Node's, or one that was sealed. */
 export interface StreamedRequest extends Readable {

@@ -15,14 +15,14 @@ import type { Duplex } from 'node:stream';
 import type { SecureContextOptions } from 'node:tls';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
-import { where } from '../../proto/log.ts';
-import { ConfigError, type TlsFiles } from '../config.ts';
+import { where } from '../../node/log.ts';
+import { ConfigError, type TlsFiles } from '../base/config.ts';
+import { asProblem, Problem } from '../base/problem.ts';
+import { isHost, originForm } from '../base/target.ts';
 import { interceptConnections, linger } from './connections.ts';
 import { commonHeaders, newId } from './outgoing.ts';
 import { PacedConnection, PacedRequest } from './paced-connection.ts';
 import type { PlainPath } from './plain-path/connection.ts';
-import { asProblem, Problem } from './problem.ts';
-import { isHost, originForm } from './target.ts';
 
 interface HttpOptions {
   /** Time from a connection's first byte to the end of its request's headers. */

@@ -15,7 +15,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { keysFileOf } from '../config.ts';
+import { keysFileOf } from '../base/config.ts';
 import { digestOf, type KeyLine } from './keys.ts';
 import { checkName, KeyLineError, KeysFileError, parseKeys, readLine, readSettings, writeLine } from './keys-file.ts';
 

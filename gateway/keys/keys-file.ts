@@ -1,7 +1,7 @@
 // Parses the keys file and follows its changes.
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
-import { ConfigError, MAX_LIMIT, MAX_TOKENS_PER_DAY } from '../config.ts';
+import { ConfigError, MAX_LIMIT, MAX_TOKENS_PER_DAY } from '../base/config.ts';
 import { followFiles, type ReadFollowed } from './followed-files.ts';
 import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
 

@@ -3,8 +3,8 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { isObject, topLevelMembers } from '../../proto/json.ts';
-import { Problem } from '../http/problem.ts';
-import { withoutQuery } from '../http/target.ts';
+import { Problem } from '../base/problem.ts';
+import { withoutQuery } from '../base/target.ts';
 
 // The caller: the owner of attestations, the key's name for logs, and the key's limits.
 

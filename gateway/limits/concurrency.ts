@@ -1,8 +1,9 @@
 // Concurrency limits: counts requests, streams and requests with tee, in total and per key, in this process.
-import type { GatewayConfig } from '../config.ts';
-import { Problem } from '../http/problem.ts';
+
+import { largestRequest } from '../base/bounds.ts';
+import type { GatewayConfig } from '../base/config.ts';
+import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/keys.ts';
-import { largestRequest } from './bounds.ts';
 
 export type ConcurrencySettings = Pick<
   GatewayConfig,

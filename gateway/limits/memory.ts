@@ -2,7 +2,6 @@
 import { totalmem } from 'node:os';
 import { getHeapStatistics } from 'node:v8';
 import type { Logger } from 'pino';
-import { ConfigError, type GatewayConfig } from '../config.ts';
 import {
   CHECKING_HEAP_MB,
   CHECKING_YOUNG_HEAP_MB,
@@ -14,7 +13,8 @@ import {
   type VerifierSizes,
   verifierBounds,
   WORKER_HEAP_MB,
-} from './bounds.ts';
+} from '../base/bounds.ts';
+import { ConfigError, type GatewayConfig } from '../base/config.ts';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;

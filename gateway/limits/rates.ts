@@ -3,8 +3,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
+import { Problem } from '../base/problem.ts';
 import type { Client, Connection } from '../cluster/store-connection.ts';
-import { Problem } from '../http/problem.ts';
 
 /** The state of a rate after one request. */
 export interface Allowance {

@@ -15,8 +15,8 @@ import {
 } from '../../proto/openai.ts';
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
 import { type JsonPart, joined } from '../../proto/stream/json-parts.ts';
-import { MANY_BYTES } from '../http/bytes.ts';
-import { Problem } from '../http/problem.ts';
+import { MANY_BYTES } from '../base/bytes.ts';
+import { Problem } from '../base/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
 import { type Caller, checkModel } from '../keys/keys.ts';
 

@@ -1,10 +1,11 @@
 // Runs the work on bodies: a small body is handled at once, a large one on a worker thread.
-import { bufferOf, MANY_BYTES } from '../http/bytes.ts';
+
+import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../base/bounds.ts';
+import { bufferOf, MANY_BYTES } from '../base/bytes.ts';
+import { Problem, type ProblemCode } from '../base/problem.ts';
 import type { Outgoing } from '../http/outgoing.ts';
-import { Problem, type ProblemCode } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import type { Caller } from '../keys/keys.ts';
-import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import {
   type Draft,

@@ -1,6 +1,6 @@
 // The worker thread that parses, hashes and serializes large bodies, so that the event loop does not wait for 4 MB.
-import { bufferOf } from '../http/bytes.ts';
-import { Problem } from '../http/problem.ts';
+import { bufferOf } from '../base/bytes.ts';
+import { Problem } from '../base/problem.ts';
 import { draft, modelInForm, parseGeneration, parsePassThrough } from './jobs.ts';
 import type { Job, Jobs, Kind, Result, Results } from './pool.ts';
 import { serveJobs } from './thread.ts';

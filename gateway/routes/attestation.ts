@@ -2,8 +2,8 @@
 // GET /v1/attestation/session: returns the current session to everybody, or to API keys a session with the caller's challenge.
 import { isDigest } from '../../proto/bytes.ts';
 import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
+import { Problem } from '../base/problem.ts';
 import type { Context, Deps } from '../http/context.ts';
-import { Problem } from '../http/problem.ts';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 

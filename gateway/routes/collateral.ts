@@ -3,8 +3,8 @@
 // them.
 import { createCollateral, NVIDIA_OCSP_URL } from '../../verify/index.ts';
 import { readLimited } from '../../verify/service.ts';
+import { Problem } from '../base/problem.ts';
 import type { Context, Deps } from '../http/context.ts';
-import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 
 /** NVIDIA's names for its RIMs: `NV_GPU_DRIVER_GH100_550.90.07`. */

@@ -4,9 +4,9 @@ import { basename, dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
 import type { BackendProbe } from '../backend/probe.ts';
+import { Problem } from '../base/problem.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { documentSecurity, type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
-import { Problem } from '../http/problem.ts';
 
 const SECURITY = documentSecurity(["script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"]);
 

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { where } from '../../proto/log.ts';
+import { where } from '../../node/log.ts';
 import {
   KEYS_MEDIA_TYPE,
   nonceBytes,
@@ -16,10 +16,10 @@ import {
   SealedError,
 } from '../../sealed/index.ts';
 import { noSession, unavailable } from '../attestation/sessions.ts';
+import { asProblem, Problem } from '../base/problem.ts';
 import { mediaType } from '../exchange/relay.ts';
 import type { Bindings, Context, Deps, ExchangeContext, Middleware } from '../http/context.ts';
 import { commonHeaders, newId } from '../http/outgoing.ts';
-import { asProblem, Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import type { SealingKeys } from '../sealing/keys.ts';
 import {

@@ -1,9 +1,9 @@
 // GET /health for operators and load balancers: 200 while chat without tee works and new requests are accepted.
 import type * as z from 'zod';
 import type { BackendProbe } from '../backend/probe.ts';
+import { Problem } from '../base/problem.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { sendDocument } from '../http/document.ts';
-import { Problem } from '../http/problem.ts';
 import { ANYONE } from '../keys/keys.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
 import { type Amounts, DAYS, dayOf, NOTHING, sum, type UsageRecord } from '../usage/usage.ts';

@@ -1,7 +1,7 @@
 // This process's keys that open sealed requests: derived from seeds, sent to the sidecar, and published once a session names them.
 import type { Logger } from 'pino';
+import { where } from '../../node/log.ts';
 import { readStatement } from '../../proto/attestation/statement.ts';
-import { where } from '../../proto/log.ts';
 import { isFor, makeKeys, type OpeningKey, type OpeningKeys, type RequestHeader } from '../../sealed/index.ts';
 import { type Admission, createSeeds, type Seed } from './seeds.ts';
 

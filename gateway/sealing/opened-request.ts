@@ -3,9 +3,9 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { type Message, type RequestHead, SealedError } from '../../sealed/index.ts';
 import { HOP_BY_HOP } from '../backend/headers.ts';
+import { Problem } from '../base/problem.ts';
+import { decodedPath, isHost, METHODS, VERIFY_PATH } from '../base/target.ts';
 import { isFieldValue } from '../http/outgoing.ts';
-import { Problem } from '../http/problem.ts';
-import { decodedPath, isHost, METHODS, VERIFY_PATH } from '../http/target.ts';
 
 /** The bytes of a request as they arrive. It reads on demand, and never closes the connection, which the response still needs. */
 export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {

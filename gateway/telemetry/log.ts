@@ -1,6 +1,6 @@
 // The gateway's log: JSON lines on stdout, written in batches. A terminal gets a readable form.
 import { type Logger, pino } from 'pino';
-import { prettyLine } from '../../proto/log.ts';
+import { prettyLine } from '../../node/log.ts';
 
 /** Lines are buffered for this time, or up to FLUSH_LENGTH: one write for each line would cost more than the line. */
 const FLUSH_MS = 100;

@@ -3,7 +3,7 @@
 
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
-import { createOwnHosts, withoutQuery } from '../http/target.ts';
+import { createOwnHosts, withoutQuery } from '../base/target.ts';
 
 /** The metrics of one process, or of all workers together. */
 interface MetricsSource {

@@ -2,7 +2,7 @@
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
 import { type Backends, CANARY_STATES, type Canary } from '../backend/backend.ts';
-import { STATUS } from '../http/problem.ts';
+import { STATUS } from '../base/problem.ts';
 import type { AuditLog, AuditState } from '../usage/audit-log.ts';
 
 /** Buckets of the semantic conventions for generative AI (gen_ai.server.request.duration), and two more for long responses. */

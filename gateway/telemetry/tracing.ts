@@ -25,8 +25,8 @@ import {
 } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
 import type { Headers } from '../backend/backend.ts';
-import { VERSION } from '../config.ts';
-import type { TracingConfig } from './settings.ts';
+import { VERSION } from '../base/config.ts';
+import type { TracingConfig } from '../base/otel-settings.ts';
 import { CLIENT_LEFT, type ExchangeEnd, type ExchangeTrace, PROVIDER, type Tracer, type Watch } from './telemetry.ts';
 
 // The spans of an exchange: the request, the backend's response, the attestation, and the sidecar's phases.

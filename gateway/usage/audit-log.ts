@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import { ConfigError, type GatewayConfig } from '../config.ts';
+import { ConfigError, type GatewayConfig } from '../base/config.ts';
 
 /** A line without its number, its predecessor's hash and its time. */
 export interface AuditEntry {

@@ -1,7 +1,7 @@
 // Reads the token counts of a response from the backend's body: of a whole answer from its member `usage`, of a stream from each event
 // that has one.
 import { isObject, topLevelMembers } from '../../proto/json.ts';
-import { ChunkBuffer, EMPTY, MANY_BYTES } from '../http/bytes.ts';
+import { ChunkBuffer, EMPTY, MANY_BYTES } from '../base/bytes.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;

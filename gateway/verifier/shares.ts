@@ -1,5 +1,5 @@
 // Shares a limited amount, such as memory for bodies, fairly. When it is exhausted, a share of the owner with the most is evicted.
-import { Problem } from '../http/problem.ts';
+import { Problem } from '../base/problem.ts';
 
 /** The share of one request. */
 export class Share {

@@ -1,11 +1,11 @@
 // The verifier is open to everyone, so its memory and threads are limited and shared fairly between addresses.
 import type { FailureCode, Jwks, Policy } from '../../verify/index.ts';
-import type { GatewayConfig } from '../config.ts';
-import { MANY_BYTES } from '../http/bytes.ts';
+import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../base/bounds.ts';
+import { MANY_BYTES } from '../base/bytes.ts';
+import type { GatewayConfig } from '../base/config.ts';
+import { Problem } from '../base/problem.ts';
 import type { Outgoing } from '../http/outgoing.ts';
-import { Problem } from '../http/problem.ts';
 import type { BodyLimits } from '../http/request.ts';
-import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../limits/bounds.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';

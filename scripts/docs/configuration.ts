@@ -1,7 +1,7 @@
 // docs/configuration.md: every variable of every process, from the schemas that validate them.
 import { DEMO_DEFAULTS, SIMULATED_DEFAULTS } from '../../demo/config.ts';
 import { schema as engine } from '../../demo/engine/config.ts';
-import { schema as gateway } from '../../gateway/config.ts';
+import { schema as gateway } from '../../gateway/base/config.ts';
 import { schema as sidecar } from '../../sidecar/config.ts';
 import { namesAndDefaults, variableTable } from './variables.ts';
 
@@ -13,7 +13,7 @@ export function configuration(): string {
   );
   return `# Configuration
 
-<!-- Made by \`npm run make docs\` from the schemas in gateway/config.ts and in the config.ts of the others: change it there. -->
+<!-- Made by \`npm run make docs\` from the schemas in gateway/base/config.ts and in the config.ts of the others: change it there. -->
 
 Each process reads its settings from the environment when it starts. A wrong setting stops the process with one line that names it.
 An empty one counts as unset. Names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.

@@ -1,6 +1,6 @@
 // The doctor's checks of the node itself: container, devices, mode, switches, the attester's requirements, the socket.
 import { dirname, join } from 'node:path';
-import { isSocketPath } from '../../proto/settings.ts';
+import { isSocketPath } from '../../node/settings.ts';
 import type { AttesterName, SidecarConfig } from '../config.ts';
 import { needsNvattest, readsNewFormat } from '../driver/versions.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';

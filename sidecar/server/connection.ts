@@ -1,6 +1,7 @@
 // One gateway's connection: reads its frames, queues its requests, sends one result for each id.
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
+import { turnCork } from '../../node/sidecar-connection.ts';
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import { MAX_RAW_LENGTH, type Nonce } from '../../proto/attestation/raw.ts';
 import {
@@ -18,7 +19,6 @@ import {
   toSidecarSchema,
 } from '../../proto/frames.ts';
 import { JsonTextError } from '../../proto/json.ts';
-import { turnCork } from '../../proto/sidecar-connection.ts';
 import { type Attester, AttesterError } from '../common/attester.ts';
 import { RETRY_AFTER_MS } from '../common/retry.ts';
 import { SessionBusy, SessionChanged, type Sessions, type Signed } from '../cpu/sessions.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { loadConfig as loadGateway } from '../../gateway/config.ts';
+import { loadConfig as loadGateway } from '../../gateway/base/config.ts';
 import { loadConfig as loadSidecar } from '../../sidecar/config.ts';
 import { type Built, build, CHART, containersOf, type Manifest, render } from './manifests.ts';
 import { inNamespace, type Peer, reaches } from './network.ts';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { schema as gatewaySchema } from '../../gateway/config.ts';
+import { schema as gatewaySchema } from '../../gateway/base/config.ts';
 import { schema as sidecarSchema } from '../../sidecar/config.ts';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');

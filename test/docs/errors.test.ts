@@ -1,7 +1,7 @@
 // docs/errors.md has every code of the gateway, of the checks and of the verifying fetch, each in one place.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { STATUS } from '../../gateway/http/problem.ts';
+import { STATUS } from '../../gateway/base/problem.ts';
 import { FAILURE_CODES } from '../../verify/service.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');

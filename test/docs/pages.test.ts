@@ -14,10 +14,10 @@ describe('the pages made from code', async () => {
   it('know every variable that a config.ts reads by its name', async () => {
     const page = read('docs/configuration.md');
     for (const file of [
-      'gateway/config.ts',
+      'gateway/base/config.ts',
       'sidecar/config.ts',
       'demo/engine/config.ts',
-      'gateway/telemetry/settings.ts',
+      'gateway/base/otel-settings.ts',
     ])
       for (const [, name] of read(file).matchAll(/^ {2}([A-Z][A-Z0-9_]+):/gm))
         expect(page, file).toContain(`\`${name}\``);

@@ -4,7 +4,7 @@ import { checkSync } from 'recheck';
 import { parseAst } from 'rolldown/parseAst';
 import { describe, expect, it } from 'vitest';
 
-const ROOMS = ['gateway', 'proto', 'sealed', 'verify'];
+const ROOMS = ['gateway', 'node', 'proto', 'sealed', 'verify'];
 const CHECK_TIMEOUT_MS = 3_000;
 
 /** Quadratic, and never near a stranger's text. */

@@ -60,7 +60,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'verify/cpu/{cpu-options,pinned-roots}.ts': 'types, and roots that stand in the program',
   'proto/attestation/statement.ts': 'reads 16 KiB at most',
   'verify/cpu/reference.ts': "the caller's own list",
-  'proto/sidecar-connection.ts': 'what a sidecar says, frames.ts and sidecar-link.ts read',
+  'node/sidecar-connection.ts': 'what a sidecar says, frames.ts and sidecar-link.ts read',
   'verify/cli/*.ts': "its user's words and files; what is in the files, others read",
   'verify/common/version.ts': 'a constant',
   'verify/{index,nvidia,service}.ts': 'types and names of others',

@@ -12,6 +12,8 @@ import { rewriteError } from '../../gateway/backend/errors.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
 import { modelsIn } from '../../gateway/backend/probe.ts';
 import { HeadCache, ResponseBody, ResponseMeter } from '../../gateway/backend/response.ts';
+import { ChunkBuffer } from '../../gateway/base/bytes.ts';
+import { decodedPath, isHost, originForm, originOf } from '../../gateway/base/target.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
   type Delivery,
@@ -24,12 +26,10 @@ import {
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
-import { ChunkBuffer } from '../../gateway/http/bytes.ts';
 import { fieldLines } from '../../gateway/http/outgoing.ts';
 import { PlainConnection } from '../../gateway/http/plain-path/connection.ts';
 import { readRequest } from '../../gateway/http/plain-path/request.ts';
 import { readBody } from '../../gateway/http/request.ts';
-import { decodedPath, isHost, originForm, originOf } from '../../gateway/http/target.ts';
 import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';

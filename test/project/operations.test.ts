@@ -2,7 +2,7 @@ import { accessSync, constants, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { schema } from '../../gateway/config.ts';
+import { schema } from '../../gateway/base/config.ts';
 import { FAILURE_CODES } from '../../proto/frames.ts';
 
 const at = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { buildApp } from '../../gateway/app.ts';
-import { loadConfig } from '../../gateway/config.ts';
+import { loadConfig } from '../../gateway/base/config.ts';
 import { takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import { createHttpServer } from '../../gateway/http/server.ts';
 import { createPermits } from '../../gateway/limits/permits.ts';

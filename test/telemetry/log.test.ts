@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLog } from '../../gateway/telemetry/log.ts';
-import { prettyLine } from '../../proto/log.ts';
+import { prettyLine } from '../../node/log.ts';
 import { createLog as createSidecarLog } from '../../sidecar/server/server.ts';
 import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ConfigError, loadConfig } from '../../gateway/config.ts';
+import { ConfigError, loadConfig } from '../../gateway/base/config.ts';
 import { answer, chatAnswer, chatStream } from '../support/backend.ts';
 import { CHAT, chat } from '../support/client.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';

@@ -3,8 +3,8 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
-import { where } from '../../../proto/log.ts';
-import { GrowingBuffer } from '../bytes.ts';
+import { where } from '../../../node/log.ts';
+import { GrowingBuffer } from '../../base/bytes.ts';
 import { interceptConnections, linger, schedule, Unserved } from '../connections.ts';
 import type { Bindings, ExchangeContext, HttpBindings } from '../context.ts';
 import { HeadCache, MAX_PLAIN_BYTES, type PlainRequest, type PlainTarget, Progress, readRequest } from './request.ts';

@@ -9,8 +9,8 @@
 // Connection is absent or "keep-alive". Transfer-Encoding, TE, Trailer, Upgrade, Expect, Keep-Alive, Proxy-Connection and HTTP2-Settings are
 // absent. The head has at most 16 KiB, the request at most 64 KiB. Every other request is left to Node's parser.
 import type { IncomingHttpHeaders } from 'node:http';
+import { isHost } from '../../base/target.ts';
 import { isFieldName, type SerializedHeaders } from '../outgoing.ts';
-import { isHost } from '../target.ts';
 
 /** A request that has arrived with all of its body. */
 export interface PlainRequest {

@@ -1,7 +1,7 @@
 // A response that is written straight to its connection, with the part of Node's ServerResponse that the gateway uses.
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { hexDigitsOf, putHex } from '../bytes.ts';
+import { hexDigitsOf, putHex } from '../../base/bytes.ts';
 import {
   cacheOf,
   chunkBatch,

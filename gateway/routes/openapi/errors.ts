@@ -1,5 +1,5 @@
 // The error responses in /openapi.json: which codes a kind of route can give, an example of each code, and the headers that go with them.
-import { errorBody, errorType, type ProblemCode, STATUS } from '../../http/problem.ts';
+import { errorBody, errorType, type ProblemCode, STATUS } from '../../base/problem.ts';
 import { type HEADERS, headerRefs } from './headers.ts';
 import { schemaRef } from './parts.ts';
 

@@ -2,7 +2,7 @@
 // `npm run make examples` writes; a test repeats the requests and compares.
 
 import { readFileSync } from 'node:fs';
-import { VERIFY_PATH } from '../../http/target.ts';
+import { VERIFY_PATH } from '../../base/target.ts';
 
 /** A gateway's response. */
 export interface ExampleResponse {

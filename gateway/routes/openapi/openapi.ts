@@ -1,8 +1,8 @@
 // The OpenAPI document of the whole service. Its schemas are those that validate requests.
 
-import { VERSION } from '../../config.ts';
+import { VERSION } from '../../base/config.ts';
+import { VERIFY_PATH } from '../../base/target.ts';
 import { type SharedDocument, sharedDocument } from '../../http/document.ts';
-import { VERIFY_PATH } from '../../http/target.ts';
 import { errorComponents, errorExamples } from './errors.ts';
 import { componentExamples, readExamples, responseExamples } from './examples.ts';
 import { HEADERS } from './headers.ts';

@@ -1,5 +1,5 @@
 // The operators' routes in /openapi.json, and the pages.
-import { VERSION } from '../../config.ts';
+import { VERSION } from '../../base/config.ts';
 import { errorResponses } from './errors.ts';
 import { RATES } from './headers.ts';
 import { type Examples, fixed, JSON_TYPE, OPEN, response, schemaRef } from './parts.ts';

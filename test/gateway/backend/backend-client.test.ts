@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { Problem } from '../../../gateway/http/problem.ts';
+import type { Problem } from '../../../gateway/base/problem.ts';
 import { eventually } from '../../support/harness.ts';
 
 import { ask, BAD, backend, CHUNKED, client, OK, rest, server, sockets } from './backend-stage.ts';

@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseResponseHead, ResponseBody } from '../../../gateway/backend/response.ts';
-import type { Problem } from '../../../gateway/http/problem.ts';
+import type { Problem } from '../../../gateway/base/problem.ts';
 import { eventually } from '../../support/harness.ts';
 
 import { ask, backend, client, OK, rest, sockets } from './backend-stage.ts';

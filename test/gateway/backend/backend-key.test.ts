@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { loadConfig } from '../../../gateway/config.ts';
+import { loadConfig } from '../../../gateway/base/config.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 
 let folder: Folder;

@@ -2,7 +2,7 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterEach } from 'vitest';
 import { type Client, createBackend } from '../../../gateway/backend/client.ts';
-import type { Problem } from '../../../gateway/http/problem.ts';
+import type { Problem } from '../../../gateway/base/problem.ts';
 
 interface Answer {
   status: number | null;

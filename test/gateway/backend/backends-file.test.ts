@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadDemoConfig } from '../../../demo/config.ts';
 import { createBackends } from '../../../gateway/backend/backends.ts';
-import { ConfigError, loadConfig } from '../../../gateway/config.ts';
+import { ConfigError, loadConfig } from '../../../gateway/base/config.ts';
 import { type Backend, chatBody, DONE, delta, finish, role } from '../../support/backend.ts';
 import { CHAT, chat } from '../../support/client.ts';
 import { startGatewayProcess } from '../../support/gateway-process.ts';

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Canary } from '../../../gateway/backend/backend.ts';
 import { startCanary } from '../../../gateway/backend/canary.ts';
 import { createBackend } from '../../../gateway/backend/client.ts';
-import { type GatewayConfig, loadConfig } from '../../../gateway/config.ts';
+import { type GatewayConfig, loadConfig } from '../../../gateway/base/config.ts';
 import { answer, type Backend, chatBody, type Script, startBackend } from '../../support/backend.ts';
 import { ask } from '../../support/client.ts';
 import { eventually, freePort, SILENT, startGateway, startService } from '../../support/harness.ts';

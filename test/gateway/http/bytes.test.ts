@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { hexDigitsOf, indexOfByte, putHex } from '../../../gateway/http/bytes.ts';
+import { hexDigitsOf, indexOfByte, putHex } from '../../../gateway/base/bytes.ts';
 
 const number = fc.oneof(
   fc.nat({ max: 2 ** 32 - 1 }),

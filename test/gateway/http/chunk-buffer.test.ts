@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ChunkBuffer } from '../../../gateway/http/bytes.ts';
+import { ChunkBuffer } from '../../../gateway/base/bytes.ts';
 
 const MiB = 1024 * 1024;
 

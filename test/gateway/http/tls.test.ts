@@ -4,7 +4,7 @@ import { type ConnectionOptions, connect } from 'node:tls';
 import OpenAI from 'openai';
 import { Agent, fetch } from 'undici';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { loadConfig } from '../../../gateway/config.ts';
+import { loadConfig } from '../../../gateway/base/config.ts';
 import { readCredentials, watchCredentials } from '../../../gateway/http/server.ts';
 import { chatAnswer, chatStream } from '../../support/backend.ts';
 import { writeCertificate } from '../../support/certificate.ts';

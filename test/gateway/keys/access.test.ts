@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { describe, expect, it, vi } from 'vitest';
-import { ConfigError, loadConfig } from '../../../gateway/config.ts';
+import { ConfigError, loadConfig } from '../../../gateway/base/config.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually, startGateway } from '../../support/harness.ts';

@@ -1,6 +1,6 @@
 // What a key may name and where it may go: members of a body in any case, and routes that manage the backend.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Problem } from '../../../gateway/http/problem.ts';
+import { Problem } from '../../../gateway/base/problem.ts';
 import { ANYONE, type Caller, checkModel, checkRoute, NO_LIMITS } from '../../../gateway/keys/keys.ts';
 import { ask } from '../../support/client.ts';
 import { expectError } from '../expect-error.ts';

@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { ConfigError } from '../../../gateway/config.ts';
+import { ConfigError } from '../../../gateway/base/config.ts';
 import type { Keys } from '../../../gateway/keys/keys.ts';
 import { loadKeys } from '../../../gateway/keys/keys-file.ts';
 import { eventually, type Folder, SILENT, temporaryFolder } from '../../support/harness.ts';

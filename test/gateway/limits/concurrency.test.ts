@@ -1,8 +1,8 @@
 // Who has a place: one whose request is here. And no key has all of them, unless somebody said that it may.
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { loadConfig } from '../../../gateway/config.ts';
-import { Problem } from '../../../gateway/http/problem.ts';
+import { loadConfig } from '../../../gateway/base/config.ts';
+import { Problem } from '../../../gateway/base/problem.ts';
 import { type Caller, NO_LIMITS } from '../../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../../gateway/limits/concurrency.ts';
 import { chatAnswer } from '../../support/backend.ts';

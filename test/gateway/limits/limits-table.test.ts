@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { loadConfig } from '../../../gateway/config.ts';
-import { STATUS } from '../../../gateway/http/problem.ts';
+import { loadConfig } from '../../../gateway/base/config.ts';
+import { STATUS } from '../../../gateway/base/problem.ts';
 import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../../gateway/http/server.ts';
 import { MAX_MESSAGES } from '../../../proto/openai.ts';
 

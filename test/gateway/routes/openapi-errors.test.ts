@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ProblemCode, STATUS } from '../../../gateway/http/problem.ts';
+import { type ProblemCode, STATUS } from '../../../gateway/base/problem.ts';
 import { CODES, ERROR_EXAMPLES, errorExamples, OWN_EXAMPLES } from '../../../gateway/routes/openapi/errors.ts';
 import { answer, DONE, delta, finish, role, stream } from '../../support/backend.ts';
 import { type Answer, ask, CHAT, chat } from '../../support/client.ts';

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ConfigError } from '../../../gateway/config.ts';
+import { ConfigError } from '../../../gateway/base/config.ts';
 import {
   type AuditEntry,
   type AuditLog,

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { VERSION } from '../../../gateway/config.ts';
+import { VERSION } from '../../../gateway/base/config.ts';
 import { CHECKS } from '../../../verify/common/checks.ts';
 import { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE } from '../../../verify/forms/ear.ts';
 import { answer } from '../../support/backend.ts';

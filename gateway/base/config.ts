@@ -15,9 +15,9 @@ import {
   settingsOf,
   socketPath,
   wholeNumber,
-} from '../proto/settings.ts';
-import { originOf } from './http/target.ts';
-import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.ts';
+} from '../../node/settings.ts';
+import { otelShape, type TracingConfig, tracingOf } from './otel-settings.ts';
+import { originOf } from './target.ts';
 
 // The environment variables with their meanings, values and defaults.
 
@@ -284,5 +284,5 @@ function keyFrom(file: string | undefined): string | null {
 // The version of this gateway, from package.json.
 
 export const VERSION = (
-  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }
 ).version;

@@ -1,5 +1,5 @@
 // Memory bounds that no setting names, and how settings are divided among processes.
-import { MANY_BYTES } from '../http/bytes.ts';
+import { MANY_BYTES } from './bytes.ts';
 
 const MiB = 1024 * 1024;
 

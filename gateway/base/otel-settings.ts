@@ -1,6 +1,6 @@
 // OpenTelemetry's standard variables that the gateway supports. Without an endpoint there is no tracing.
 import * as z from 'zod';
-import { fraction, integer } from '../../proto/settings.ts';
+import { fraction, integer } from '../../node/settings.ts';
 
 const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:4318' });
 
