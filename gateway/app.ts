@@ -30,7 +30,6 @@ import {
   withinBudget,
   withoutBody,
 } from './http/middleware.ts';
-import type { PlainRoutes } from './http/plain-path/connection.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
@@ -53,13 +52,7 @@ import { createSharedBook } from './usage/book-shared.ts';
 import { createMemoryBook } from './usage/usage.ts';
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 
-interface Routes {
-  readonly app: Hono<Env>;
-  /** Two routes of `app`, which the plain path calls directly. */
-  readonly plain: PlainRoutes;
-}
-
-function createRoutes(deps: Deps): Routes {
+function createRoutes(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: pathOf });
   /** Serves requests that match no route of `app`. It is a separate router, so that a request to `app` matches a single route. */
   const rest = new Hono<Env>({ getPath: pathOf });
@@ -90,11 +83,8 @@ function createRoutes(deps: Deps): Routes {
   on(app, 'GET', '/page/badge', open, page.badge);
   on(app, 'GET', '/page/assets/:asset', open, page.asset);
 
-  const plain = {
-    '/v1/chat/completions': exchange('/v1/chat/completions', budgeted, generate('chat', deps)),
-    '/v1/completions': exchange('/v1/completions', budgeted, generate('completion', deps)),
-  };
-  for (const [path, route] of Object.entries(plain)) app.post(path, route);
+  on(app, 'POST', '/v1/chat/completions', budgeted, generate('chat', deps));
+  on(app, 'POST', '/v1/completions', budgeted, generate('completion', deps));
   for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation']) {
     on(app, 'GET', path, [...api, withoutBody], attestationById(deps));
     on(rest, 'ALL', path, api, only('GET'));
@@ -140,7 +130,7 @@ function createRoutes(deps: Deps): Routes {
     routes.onError((error) => {
       throw error;
     });
-  return { app, plain };
+  return app;
 }
 
 /** Applies `middleware` only to a challenge, which costs signatures. Clients need the current session before they can seal an API key. */
@@ -156,7 +146,8 @@ function only(allow: string) {
 
 // Builds the gateway from a configuration, ready to serve.
 
-export interface BuiltApp extends Routes {
+export interface BuiltApp {
+  readonly app: Hono<Env>;
   /** From now on /health reports `draining`. */
   drain(): void;
   readonly telemetry: Telemetry;
@@ -219,7 +210,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms);
   const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
   let draining = false;
-  const routes = createRoutes({
+  const app = createRoutes({
     config,
     backend,
     canary,
@@ -250,7 +241,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     running: () => telemetry.running,
   });
   return {
-    ...routes,
+    app,
     drain() {
       draining = true;
     },

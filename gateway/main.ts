@@ -6,7 +6,6 @@ import { buildApp } from './app.ts';
 import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './base/config.ts';
 import { isMember } from './cluster/member.ts';
 import { runPrimary } from './cluster/primary.ts';
-import { takeConnections } from './http/plain-path/connection.ts';
 import { createDrain, createHttpServer, readCredentials, watchCredentials } from './http/server.ts';
 import { checkMemory, connectionsWithin } from './limits/memory.ts';
 import { docsPage } from './routes/openapi/docs.ts';
@@ -52,13 +51,13 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   const { tracing, backend_url, tls } = config;
   const tracer =
     tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
-  const { app, plain, close, telemetry, drain: announceDrain } = buildApp(config, log, tracer);
+  const { app, close, telemetry, drain: announceDrain } = buildApp(config, log, tracer);
   const server = createHttpServer(
     app.fetch,
     { ...config, max_connections: connectionsWithin(config, log), tls: credentials },
     log,
   );
-  const drain = createDrain(server, takeConnections(server, plain, log));
+  const drain = createDrain(server);
   server.once('error', (error: NodeJS.ErrnoException) => {
     console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
     process.exit(1);

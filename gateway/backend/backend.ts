@@ -1,7 +1,6 @@
 // The interface between the gateway and its backend: the request, the response and its handler, and the canary's result.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Problem } from '../base/problem.ts';
-import type { SerializedHeaders, SharedHeaders } from '../http/outgoing.ts';
 import type { Owner } from '../keys/keys.ts';
 
 /** Names are in lower case. An array is a header that occurs more than once. */
@@ -11,7 +10,7 @@ export interface BackendRequest {
   readonly method: string;
   /** The path after BACKEND_URL, with its query. It begins with a slash: `/chat/completions`. */
   readonly path: string;
-  readonly headers: Headers | SerializedHeaders;
+  readonly headers: Headers;
   readonly body: Buffer | string | null;
   /** The request is idempotent: it may be sent again when the backend closes the connection. */
   readonly repeatable: boolean;
@@ -34,8 +33,6 @@ export interface ResponseHead {
   readonly headers: IncomingHttpHeaders;
   /** Content-Length in bytes; null when there is none. */
   readonly length: number | null;
-  /** Values computed from the head. Responses that differ only in length and date share them. */
-  readonly cache: { clientHeaders: SharedHeaders | null };
 }
 
 /**

@@ -1,14 +1,18 @@
-// The backend client: sends a request over a pooled connection and passes the response to a handler as it arrives.
+// The backend client: sends a request over one of undici's clients, each of which is one connection, and passes the response to a handler as
+// it arrives.
+import type { IncomingHttpHeaders } from 'node:http';
+import { Readable } from 'node:stream';
+import { buildConnector, Client as Connection, type Dispatcher, errors } from 'undici';
 import { asProblem, Problem } from '../base/problem.ts';
 import type { Owner } from '../keys/keys.ts';
-import type { Backend, BackendCall, BackendRequest, ResponseHandler, ResponseHead } from './backend.ts';
-import { Connection, type ConnectionHandler, type Origin } from './connection.ts';
-import { BackendFault } from './errors.ts';
-import { writeRequest } from './headers.ts';
-import { HeadCache, type ResponseLimits, ResponseMeter } from './response.ts';
+import type { Backend, BackendCall, BackendRequest, Headers, ResponseHandler, ResponseHead } from './backend.ts';
+import { BackendFault, faultOf } from './errors.ts';
+import { type ResponseLimits, ResponseMeter } from './response-limits.ts';
 
-const DISCONNECT_CODES = new Set(['ECONNRESET', 'EPIPE']);
 const DISCONNECT_WITHIN_MS = 500;
+const CONNECT_TIMEOUT_MS = 5_000;
+/** Limit for the head of a response, and for its trailers. */
+const MAX_HEAD_BYTES = 64 * 1024;
 
 interface BackendOptions extends ResponseLimits {
   readonly backend_url: string;
@@ -26,34 +30,23 @@ export function createBackend(options: BackendOptions): Client {
   // The limit on silence is never longer than the limit on a whole response.
   const silence_ms = Math.min(options.backend_timeout_ms, options.max_answer_ms);
   const base = new URL(options.backend_url);
-  const secure = base.protocol === 'https:';
-  const origin: Origin = {
-    secure,
-    host: base.hostname.replace(/^\[|\]$/g, ''),
-    port: Number(base.port) || (secure ? 443 : 80),
-  };
-  const pool = new Pool(origin, silence_ms);
+  const pool = new ConnectionPool(base.origin, silence_ms);
   const prefix = base.pathname.replace(/\/+$/, '');
   return {
     call(request, handler) {
-      const parts = writeRequest(request, prefix, base.host);
-      const call = new Call(pool, request, parts, silence_ms, new ResponseMeter(options), handler);
+      const call = new Call(pool, request, prefix, silence_ms, new ResponseMeter(options), handler);
       call.send(pool.acquire(request.owner));
       return call;
     },
-    async close() {
-      pool.close();
-    },
+    close: () => pool.close(),
     retire: () => pool.retire(),
   };
 }
 
-const NO_PARTS: readonly Buffer[] = [];
-
-class Call implements ConnectionHandler, BackendCall {
-  readonly #pool: Pool;
-  /** The request's bytes. They are kept until the response begins, because the request may be sent again. */
-  #parts: readonly Buffer[];
+class Call implements Dispatcher.DispatchHandler, BackendCall {
+  readonly #pool: ConnectionPool;
+  /** Kept until the response begins, because the request may be sent again. */
+  #request: Dispatcher.DispatchOptions | null;
   readonly #repeatable: boolean;
   readonly #owner: Owner | null;
   readonly #silence_ms: number;
@@ -61,42 +54,69 @@ class Call implements ConnectionHandler, BackendCall {
   readonly #handler: ResponseHandler;
   readonly #sent_ms = performance.now();
   #connection: Connection | null = null;
+  #controller: Dispatcher.DispatchController | null = null;
+  /** The connection has carried a response before, so the backend may have closed it by now. */
   #reused = false;
   #repeated = false;
   #hasHead = false;
+  /** The connection may carry another request after this response. */
+  #reusable = true;
   #ended = false;
 
   constructor(
-    pool: Pool,
-    { repeatable, owner }: BackendRequest,
-    parts: readonly Buffer[],
+    pool: ConnectionPool,
+    { method, path, headers, body, owner, repeatable }: BackendRequest,
+    prefix: string,
     silence_ms: number,
     meter: ResponseMeter,
     handler: ResponseHandler,
   ) {
     this.#pool = pool;
+    // `reset`: "connection: close", for a connection that carries this request only.
+    this.#request = {
+      method: method as Dispatcher.HttpMethod,
+      path: `${prefix}${path}`,
+      headers,
+      body: typeof body === 'string' ? Buffer.from(body) : body,
+      ...(owner === null ? { reset: true } : {}),
+    };
     this.#repeatable = repeatable;
     this.#owner = owner;
-    this.#parts = parts;
     this.#silence_ms = silence_ms;
     this.#meter = meter;
     this.#handler = handler;
   }
 
-  send(connection: Connection): void {
+  send({ connection, used }: { readonly connection: Connection; readonly used: boolean }): void {
     this.#connection = connection;
-    this.#reused = connection.used;
-    connection.send(this.#parts, this.#silence_ms, this);
+    this.#reused = used;
+    connection.dispatch(releasing(this.#request as Dispatcher.DispatchOptions), this);
   }
 
-  head(head: ResponseHead): void {
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+    if (status < 200) return this.#interim();
+    const { head, reusable } = headOf(status, controller.rawHeaders as readonly Buffer[]);
+    // A server may send 408 as it closes an idle connection (RFC 9110 §15.5.9); it crosses a request that is on its way.
+    if (status === 408 && this.#reused && /\bclose\b/i.test(head.headers.connection ?? ''))
+      throw new BackendFault('unsolicited', 'the end of an idle connection');
     this.#hasHead = true;
-    this.#parts = NO_PARTS;
+    this.#request = null;
+    this.#reusable = reusable;
     this.#meter.head(head);
     this.#handler.head(head);
   }
 
-  data(chunk: Buffer): void {
+  /** undici starts its timer anew with each interim response, and they could arrive without end. */
+  #interim(): void {
+    if (performance.now() - this.#sent_ms > this.#silence_ms)
+      throw new BackendFault('timeout', 'nothing but interim responses');
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#ended) return;
     this.#handler.data(chunk);
     const exceeded = this.#meter.exceeds(chunk);
@@ -105,9 +125,10 @@ class Call implements ConnectionHandler, BackendCall {
     this.#handler.fail(exceeded);
   }
 
-  end(): void {
+  onResponseEnd(): void {
     if (this.#ended) return;
     this.#ended = true;
+    this.#pool.release(this.#connection as Connection, this.#reusable ? this.#owner : null);
     try {
       this.#handler.end();
     } catch (error) {
@@ -115,15 +136,18 @@ class Call implements ConnectionHandler, BackendCall {
     }
   }
 
-  failed(cause: unknown, unsent: boolean): void {
+  onResponseError(_controller: Dispatcher.DispatchController | null, cause: Error): void {
     if (this.#ended) return;
-    if (this.#repeatable && !this.#repeated && !this.#hasHead && this.#mayRepeat(cause)) {
+    this.#pool.drop(this.#connection as Connection);
+    if (this.#mayRepeat(cause)) {
       this.#repeated = true;
-      return this.send(this.#pool.open(this.#owner));
+      this.#controller = null;
+      return this.send(this.#pool.open());
     }
     this.#ended = true;
-    // A Problem comes from the delivery; any other cause is a fault of the backend.
-    this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#hasHead), unsent);
+    // A Problem comes from the delivery; any other cause is a fault of the backend, or of the request's own headers.
+    const problem = cause instanceof Problem ? cause : problemOf(cause, this.#hasHead);
+    this.#handler.fail(problem, this.#controller === null);
   }
 
   /**
@@ -131,33 +155,82 @@ class Call implements ConnectionHandler, BackendCall {
    * on it (llama-server does after every stream), or send a 408 as it closes. The first connection must have carried a response before, and
    * must have failed that way: with a 408, or at once and before a head.
    */
-  #mayRepeat(cause: unknown): boolean {
-    const kind = cause instanceof BackendFault ? cause.kind : null;
-    const disconnected = kind === 'disconnected' || DISCONNECT_CODES.has((cause as NodeJS.ErrnoException)?.code ?? '');
+  #mayRepeat(cause: Error): boolean {
+    if (!this.#repeatable || this.#repeated || this.#hasHead || !this.#reused) return false;
+    const kind = faultOf(cause);
     return (
-      this.#reused &&
-      (kind === 'unsolicited' || (disconnected && performance.now() - this.#sent_ms < DISCONNECT_WITHIN_MS))
+      kind === 'unsolicited' || (kind === 'disconnected' && performance.now() - this.#sent_ms < DISCONNECT_WITHIN_MS)
     );
   }
 
   pause(): void {
-    if (!this.#ended) this.#connection?.pause();
+    if (!this.#ended) this.#controller?.pause();
   }
 
   resume(): void {
-    if (!this.#ended) this.#connection?.resume();
+    if (!this.#ended) this.#controller?.resume();
   }
 
   cancel(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#connection?.destroy();
+    this.#pool.drop(this.#connection as Connection);
   }
 }
 
+/** undici keeps the body of a request until its response has ended. A shorter one may stay. */
+const MAX_KEPT_BYTES = 32 * 1024;
+
+/** Returns the request with a body that can be read once, and is not kept when it was sent. */
+function releasing(request: Dispatcher.DispatchOptions): Dispatcher.DispatchOptions {
+  const { body } = request;
+  if (!Buffer.isBuffer(body) || body.length <= MAX_KEPT_BYTES) return request;
+  const headers = { ...(request.headers as Headers), 'content-length': String(body.length) };
+  let rest: Buffer | null = body;
+  const reading = new Readable({
+    read() {
+      this.push(rest);
+      if (rest !== null) this.push(null);
+      rest = null;
+    },
+  });
+  return { ...request, headers, body: reading };
+}
+
+/** Reads the head from its raw fields. @throws {BackendFault} not_http for a framing that other parsers may read in another way. */
+function headOf(
+  status: number,
+  fields: readonly Buffer[],
+): { readonly head: ResponseHead; readonly reusable: boolean } {
+  const headers: Record<string, string> = Object.create(null);
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = (fields[i] as Buffer).toString('latin1').toLowerCase();
+    const value = (fields[i + 1] as Buffer).toString('latin1').replace(/^[ \t]+|[ \t]+$/g, '');
+    headers[name] = headers[name] === undefined ? value : `${headers[name]}, ${value}`;
+  }
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    throw new BackendFault('not_http', 'a transfer coding other than chunked');
+  const { 'content-length': length, date: _, ...rest } = headers;
+  // These have no content, whatever their headers say (RFC 9112 §6.3).
+  const empty = status === 204 || status === 304;
+  // The bytes after a 204 that announces chunks may be that content and not the next response.
+  const ambiguous = status === 204 && coding !== undefined;
+  return {
+    head: {
+      status,
+      headers: rest as IncomingHttpHeaders,
+      length: length === undefined || empty ? null : Number(length),
+    },
+    reusable: !ambiguous,
+  };
+}
+
 /** Tells the client only what it can act on. The details stay in `cause`. */
-function problemOf(cause: unknown, hasHead: boolean): Problem {
-  const kind = cause instanceof BackendFault ? cause.kind : null;
+function problemOf(cause: Error, hasHead: boolean): Problem {
+  if (cause instanceof errors.InvalidArgumentError)
+    return new Problem('invalid_request', 'The request has a path or a header that cannot be sent on.', { cause });
+  const kind = faultOf(cause);
   if (kind === 'stopped')
     return new Problem('overloaded', 'The gateway was told to stop before the answer ended.', { retryAfterSeconds: 1 });
   if (kind === 'timeout')
@@ -168,15 +241,14 @@ function problemOf(cause: unknown, hasHead: boolean): Problem {
   return new Problem('backend_unreachable', 'The backend cannot be reached.', { cause, retryAfterSeconds: 1 });
 }
 
-// The connections to the backend. An idle connection is reused by its owner only, and rests before it is reused.
+// The connections to the backend. An idle connection is reused by its owner only, and rests before it is reused. undici's own pool has no
+// such rest, and gives a request the connection whose response ended last.
 
 /**
  * How long a connection rests. HTTP/1.1 does not say which request a response belongs to: bytes that a backend sends after its response
  * would be read as the response to the next request. Bytes that arrive while a connection rests end it.
  */
 const REST_MS = 25;
-/** The shortest time between two checks for connections that have rested. */
-const REST_CHECK_MS = 5;
 /** Idle connections are closed before the backend closes them: uvicorn does after 5 s, when a request may already be on its way. */
 const KEEP_ALIVE_MS = 4_000;
 /**
@@ -184,142 +256,98 @@ const KEEP_ALIVE_MS = 4_000;
  */
 const MAX_IDLE = 2_048;
 const MAX_IDLE_OF_OWNER = 1_024;
-const MAX_CHECK_INTERVAL_MS = 250;
-const CHECKS_PER_TIMEOUT = 8;
 
-/** The idle connections of one owner, in the order in which they became idle. */
-interface Idle {
-  count: number;
-  /** The last connection is used first. The others may stay idle until they are closed. */
-  readonly rested: Connection[];
-}
-
-class Pool {
-  readonly #origin: Origin;
-  readonly #heads = new HeadCache();
+class ConnectionPool {
+  readonly #origin: string;
+  readonly #options: Connection.Options;
   readonly #all = new Set<Connection>();
-  /** All idle connections, in the order in which they became idle. */
-  readonly #idle = new Set<Connection>();
-  readonly #idleOf = new Map<Owner, Idle>();
-  /** The idle connections that still rest. */
-  readonly #resting: Connection[] = [];
-  #restTimer: NodeJS.Timeout | null = null;
-  /** One timer checks all connections. A timer for each would be set again with every request. */
-  readonly #checkTimer: NodeJS.Timeout;
-  /** Called when the last connection has closed; null while the pool is in use. */
+  /** The idle connections with their owners, in the order in which they became idle. */
+  readonly #idle = new Map<Connection, Owner>();
+  /** The connections of each owner that have rested. The last is used first. The others may stay idle until they are closed. */
+  readonly #rested = new Map<Owner, Connection[]>();
   #retired: (() => void) | null = null;
 
   /** `silence_ms`: the longest time for which a connection may receive nothing while it carries a request. */
-  constructor(origin: Origin, silence_ms: number) {
+  constructor(origin: string, silence_ms: number) {
     this.#origin = origin;
-    const interval_ms = Math.min(MAX_CHECK_INTERVAL_MS, Math.ceil(silence_ms / CHECKS_PER_TIMEOUT));
-    this.#checkTimer = setInterval(() => this.#checkAll(), interval_ms).unref();
+    this.#options = {
+      connect: buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false }),
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveMaxTimeout: KEEP_ALIVE_MS,
+      headersTimeout: silence_ms,
+      bodyTimeout: silence_ms,
+      maxHeaderSize: MAX_HEAD_BYTES,
+    };
   }
 
   /** Returns a connection for one request. `owner` null: a new connection that carries this request only. */
-  acquire(owner: Owner | null): Connection {
-    const idle = owner === null ? undefined : this.#idleOf.get(owner);
-    const taken = idle?.rested.pop();
-    if (idle === undefined || taken === undefined) return this.open(owner);
-    idle.count--;
-    this.#idle.delete(taken);
-    const now_ms = performance.now();
-    if (!isExpired(taken, now_ms)) return taken;
-    // The periodic check is overdue because the process was blocked.
-    taken.destroy();
-    this.#closeExpired(now_ms);
-    return this.open(owner);
+  acquire(owner: Owner | null): { readonly connection: Connection; readonly used: boolean } {
+    const connection = owner === null ? undefined : this.#rested.get(owner)?.pop();
+    if (connection === undefined) return this.open();
+    this.#idle.delete(connection);
+    return { connection, used: true };
   }
 
-  open(owner: Owner | null): Connection {
-    const connection = new Connection(this.#origin, this.#heads, owner, {
-      idle: (one) => this.#addIdle(one),
-      closed: (one) => this.#remove(one),
-    });
+  open(): { readonly connection: Connection; readonly used: boolean } {
+    const connection = new Connection(this.#origin, this.#options);
     this.#all.add(connection);
-    return connection;
+    // It would connect again with its next request.
+    connection.on('disconnect', () => this.drop(connection));
+    return { connection, used: false };
   }
 
-  close(): void {
-    clearInterval(this.#checkTimer);
-    clearTimeout(this.#restTimer ?? undefined);
-    for (const connection of [...this.#all]) connection.abort();
+  /** The connection has carried its response. `owner` null: it carries no other. */
+  release(connection: Connection, owner: Owner | null): void {
+    if (owner === null || this.#retired !== null) return this.drop(connection);
+    this.#idle.set(connection, owner);
+    if (this.#idle.size > MAX_IDLE) this.#dropOldest(null);
+    else if (this.#idle.size > MAX_IDLE_OF_OWNER) this.#limitOwner(owner);
+    // After the process was blocked, pending bytes are read before an immediate runs. They must be seen before the rest ends.
+    setTimeout(() => setImmediate(() => this.#finishRest(connection, owner)), REST_MS).unref();
+  }
+
+  #finishRest(connection: Connection, owner: Owner): void {
+    if (!this.#idle.has(connection)) return;
+    const rested = this.#rested.get(owner) ?? [];
+    rested.push(connection);
+    this.#rested.set(owner, rested);
+  }
+
+  /** Closes the connection, and ends its request. */
+  drop(connection: Connection): void {
+    if (!this.#all.delete(connection)) return;
+    const owner = this.#idle.get(connection);
+    this.#idle.delete(connection);
+    const rested = (owner === undefined ? undefined : this.#rested.get(owner)) ?? [];
+    const others = rested.filter((one) => one !== connection);
+    if (owner !== undefined && others.length === 0) this.#rested.delete(owner);
+    else if (owner !== undefined) this.#rested.set(owner, others);
+    void connection.destroy();
+    if (this.#all.size === 0) this.#retired?.();
+  }
+
+  /** Ends all requests. */
+  async close(): Promise<void> {
+    const stopped = new BackendFault('stopped', 'the gateway stops');
+    await Promise.all([...this.#all].map((connection) => connection.destroy(stopped)));
   }
 
   retire(): Promise<void> {
     return new Promise((resolve) => {
       this.#retired = resolve;
-      for (const connection of [...this.#idle]) connection.destroy();
+      for (const connection of [...this.#idle.keys()]) this.drop(connection);
+      if (this.#all.size === 0) resolve();
     });
   }
 
-  #addIdle(connection: Connection): void {
-    const { owner } = connection;
-    if (owner === null || this.#retired !== null) return connection.destroy();
-    let idle = this.#idleOf.get(owner);
-    if (idle === undefined) {
-      idle = { count: 0, rested: [] };
-      this.#idleOf.set(owner, idle);
-    }
-    idle.count++;
-    this.#idle.add(connection);
-    if (this.#resting.push(connection) === 1) this.#scheduleRest(REST_MS);
-    if (idle.count > MAX_IDLE_OF_OWNER) this.#closeOldest(owner);
-    else if (this.#idle.size > MAX_IDLE) this.#closeOldest(null);
-  }
-
-  #remove(connection: Connection): void {
-    this.#all.delete(connection);
-    if (!this.#idle.delete(connection) || connection.owner === null) return;
-    const idle = this.#idleOf.get(connection.owner);
-    if (idle !== undefined) idle.count--;
-    for (const list of [this.#resting, idle?.rested ?? []]) {
-      const at = list.indexOf(connection);
-      if (at >= 0) list.splice(at, 1);
-    }
-  }
-
-  #scheduleRest(after_ms: number): void {
-    this.#restTimer = setTimeout(() => {
-      const now_ms = performance.now();
-      // After the process was blocked, pending bytes are read before an immediate runs. They must be seen before the rest ends.
-      setImmediate(() => this.#finishRest(now_ms));
-    }, after_ms).unref();
-  }
-
-  #finishRest(now_ms: number): void {
-    const resting = this.#resting;
-    let rested = 0;
-    while (rested < resting.length && now_ms - (resting[rested] as Connection).idle_since_ms >= REST_MS) rested++;
-    for (const one of resting.splice(0, rested)) this.#idleOf.get(one.owner as Owner)?.rested.push(one);
-    const first = resting[0];
-    if (first !== undefined)
-      this.#scheduleRest(Math.max(REST_CHECK_MS, Math.ceil(first.idle_since_ms + REST_MS - now_ms)));
+  #limitOwner(owner: Owner): void {
+    let count = 0;
+    for (const one of this.#idle.values()) if (one === owner) count++;
+    if (count > MAX_IDLE_OF_OWNER) this.#dropOldest(owner);
   }
 
   /** Closes the connection of `owner`, or of any owner, that has been idle longest. */
-  #closeOldest(owner: Owner | null): void {
-    for (const one of this.#idle) if (owner === null || one.owner === owner) return one.destroy();
-  }
-
-  #checkAll(): void {
-    const now_ms = performance.now();
-    if (this.#retired !== null && this.#all.size === 0) {
-      this.close();
-      this.#retired();
-    }
-    for (const connection of this.#all) connection.checkTimeout(now_ms);
-    this.#closeExpired(now_ms);
-    for (const [owner, { count }] of this.#idleOf) if (count === 0) this.#idleOf.delete(owner);
-  }
-
-  #closeExpired(now_ms: number): void {
-    for (const connection of this.#idle) {
-      if (!isExpired(connection, now_ms)) return;
-      connection.destroy();
-    }
+  #dropOldest(owner: Owner | null): void {
+    for (const [connection, of] of this.#idle) if (owner === null || of === owner) return this.drop(connection);
   }
 }
-
-const isExpired = (connection: Connection, now_ms: number): boolean =>
-  now_ms - connection.idle_since_ms > KEEP_ALIVE_MS;

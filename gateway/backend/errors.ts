@@ -1,4 +1,5 @@
 // Errors of the backend: faults of the connection, and the backend's own errors in OpenAI's shape.
+import { errors } from 'undici';
 import { isObject } from '../../proto/json.ts';
 import type { ErrorBody } from '../../proto/openai.ts';
 import { errorBody, errorType } from '../base/problem.ts';
@@ -10,7 +11,7 @@ type FaultKind =
   | 'timeout'
   /** The bytes are not an HTTP/1.1 response. */
   | 'not_http'
-  /** The bytes arrived before the request was sent, so they are not its response. */
+  /** The bytes belong to the connection, which the backend ends, and not to the request. */
   | 'unsolicited'
   /** The connection ended before the response was complete. */
   | 'disconnected'
@@ -27,6 +28,22 @@ export class BackendFault extends Error {
     super(message);
     this.kind = kind;
   }
+}
+
+const DISCONNECTED = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
+/** The assertion is undici's, for a status 101 without the header Upgrade. */
+const NOT_HTTP = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'ERR_ASSERTION']);
+/** Messages of undici's SocketError for a response that nobody asked for, or an upgrade. */
+const BAD_RESPONSE = /^bad (response|upgrade)$/;
+
+/** The kind of an error that undici reports. */
+export function faultOf(error: Error): FaultKind {
+  if (error instanceof BackendFault) return error.kind;
+  const { code = '' } = error as NodeJS.ErrnoException;
+  if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') return 'timeout';
+  if (error instanceof errors.HTTPParserError || NOT_HTTP.has(code) || BAD_RESPONSE.test(error.message))
+    return 'not_http';
+  return DISCONNECTED.has(code) ? 'disconnected' : 'unreachable';
 }
 
 // Rewrites a backend's error into OpenAI's shape. The status is kept and all four members are present.

@@ -1,9 +1,7 @@
 // Decides which headers cross the gateway, in each direction. Hop-by-hop headers never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
-import { Problem } from '../base/problem.ts';
-import { fieldLines, SerializedHeaders } from '../http/outgoing.ts';
 import { keyIn } from '../keys/keys.ts';
-import type { BackendRequest, Headers } from './backend.ts';
+import type { Headers } from './backend.ts';
 
 export const HOP_BY_HOP = [
   'connection',
@@ -154,59 +152,3 @@ function connectionListed(connection: string | undefined): Set<string> | null {
       .map((name) => name.trim()),
   );
 }
-
-// Serializes a request for the backend: its head, and its body in the same buffer when the body is small.
-
-const INVALID_IN_PATH = /[^\x21-\x7e\x80-\xff]/;
-const LENGTH = 'content-length: ';
-const END = '\r\n\r\n';
-/** Up to this size, copying costs less than a second buffer in the write. */
-const MAX_COPIED_BYTES = 64 * 1024;
-
-/** @throws {Problem} invalid_request for a path or header that HTTP cannot carry. */
-export function writeRequest(request: BackendRequest, prefix: string, host: string): Buffer[] {
-  const { method, headers, body } = request;
-  if (body === null) {
-    const end = method === 'GET' ? '\r\n' : `${LENGTH}0${END}`;
-    return [Buffer.from(headOf(request, linesOf(headers), prefix, host) + end, 'latin1')];
-  }
-  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-  const start =
-    headers instanceof SerializedHeaders
-      ? sharedHead(request, headers, prefix, host)
-      : headOf(request, headerLines(headers), prefix, host);
-  const head = `${start}${LENGTH}${length}${END}`;
-  if (length > MAX_COPIED_BYTES)
-    return [Buffer.from(head, 'latin1'), typeof body === 'string' ? Buffer.from(body) : body];
-  const bytes = Buffer.allocUnsafe(head.length + length);
-  bytes.write(head, 'latin1');
-  if (typeof body === 'string') bytes.write(body, head.length, 'utf8');
-  else bytes.set(body, head.length);
-  return [bytes];
-}
-
-function sharedHead(request: BackendRequest, shared: SerializedHeaders, prefix: string, host: string): string {
-  const kind = request.owner === null ? 'close' : 'keep_alive';
-  shared.prefix[kind] ??= headOf(request, shared.text, prefix, host);
-  return shared.prefix[kind];
-}
-
-/** The head up to Content-Length. */
-function headOf({ method, path, owner }: BackendRequest, lines: string, prefix: string, host: string): string {
-  if (INVALID_IN_PATH.test(path))
-    throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
-  const connection = owner === null ? 'close' : 'keep-alive';
-  return `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n${lines}`;
-}
-
-const linesOf = (headers: Headers | SerializedHeaders): string =>
-  headers instanceof SerializedHeaders ? headers.text : headerLines(headers);
-
-/** Writes one line for each value. @throws {Problem} invalid_request for a value that HTTP cannot carry. */
-export function headerLines(headers: Headers): string {
-  let lines = '';
-  for (const name in headers) lines += fieldLines(name, headers[name], unsendable);
-  return lines;
-}
-
-const unsendable = (name: string) => new Problem('invalid_request', `The header ${name} cannot be sent on.`);

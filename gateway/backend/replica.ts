@@ -3,8 +3,7 @@ import type { Logger } from 'pino';
 import { delayAfter } from '../base/backoff.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import { SerializedHeaders } from '../http/outgoing.ts';
-import type { BackendCall, BackendName, BackendRequest, Headers, Model, ResponseHandler } from './backend.ts';
+import type { BackendCall, BackendName, BackendRequest, Model, ResponseHandler } from './backend.ts';
 import type { BackendEntry } from './backends-file.ts';
 import { type Client, createBackend } from './client.ts';
 import { collect, modelsIn } from './probe.ts';
@@ -35,8 +34,6 @@ export class Replica implements BackendName {
   entry: BackendEntry;
   up = true;
   readonly #log: Logger;
-  /** For each client's header lines: the same with this backend's key, and with a cache of the whole head for this backend. */
-  readonly #serialized = new WeakMap<SerializedHeaders, SerializedHeaders>();
   #failures = 0;
   #changed_ms = Number.NEGATIVE_INFINITY;
   #probe: Promise<Probe> | null = null;
@@ -61,19 +58,9 @@ export class Replica implements BackendName {
   }
 
   call(request: BackendRequest, handler: ResponseHandler): BackendCall {
-    return this.client.call({ ...request, headers: this.#withKey(request.headers) }, handler);
-  }
-
-  #withKey(headers: Headers | SerializedHeaders): Headers | SerializedHeaders {
     const { api_key } = this.entry;
-    if (!(headers instanceof SerializedHeaders))
-      return api_key === null ? headers : { ...headers, authorization: `Bearer ${api_key}` };
-    let own = this.#serialized.get(headers);
-    if (own === undefined) {
-      own = new SerializedHeaders(headers.text + (api_key === null ? '' : `authorization: Bearer ${api_key}\r\n`));
-      this.#serialized.set(headers, own);
-    }
-    return own;
+    const key = api_key === null ? {} : { authorization: `Bearer ${api_key}` };
+    return this.client.call({ ...request, headers: { ...request.headers, ...key } }, handler);
   }
 
   /** Requests the list of models. Calls within a second share one probe. */

@@ -8,13 +8,14 @@ import type {
   BackendCall,
   BackendName,
   BackendRequest,
+  Headers,
   ResponseHandler,
   ResponseHead,
 } from '../backend/backend.ts';
 import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
-import { type Outgoing, type SharedHeaders, share } from '../http/outgoing.ts';
+import type { Outgoing } from '../http/outgoing.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 
@@ -51,15 +52,8 @@ export interface TeeExchange extends Exchange {
 /** Receives a response after its head and writes it to the client. */
 export type Delivery = Omit<ResponseHandler, 'head'>;
 
-/** The media type of the last response. A backend sends the same one nearly always. */
-let lastMediaType = { contentType: '', type: '' };
-
-export function mediaType(headers: IncomingHttpHeaders): string {
-  const contentType = headers['content-type'] ?? '';
-  if (contentType !== lastMediaType.contentType)
-    lastMediaType = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
-  return lastMediaType.type;
-}
+export const mediaType = (headers: IncomingHttpHeaders): string =>
+  (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
 
 /** The operations that a delivery may use. */
 export interface Port extends BackendCall {
@@ -265,14 +259,9 @@ function retryAfter(head: ResponseHead): string | null {
   return String(Number.isFinite(seconds) ? Math.min(MAX_RETRY_S, Math.max(1, Math.ceil(seconds))) : 1);
 }
 
-// The client's headers for a response, computed once for each head that the backend sends.
-
-/** A response with the same head must pass the same `stream`, because the headers are cached with the head. */
-export function headersOf(head: ResponseHead, stream: boolean): SharedHeaders {
-  head.cache.clientHeaders ??= share(
-    stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers),
-  );
-  return head.cache.clientHeaders;
+/** The client's headers for a response. */
+export function headersOf(head: ResponseHead, stream: boolean): Headers {
+  return stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers);
 }
 
 // Delivers a response as it arrives, without tee. Nothing is parsed, held or added.

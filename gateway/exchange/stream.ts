@@ -59,11 +59,7 @@ function deliver<E>(
   let drainTimer: NodeJS.Timeout | null = null;
   const write = backpressureWriter(exchange, port);
 
-  const headers = headersOf(head, true);
-  outgoing.writeHead(
-    head.status,
-    headers['content-type'] === STREAM_TYPE ? headers : { ...headers, 'content-type': STREAM_TYPE },
-  );
+  outgoing.writeHead(head.status, { ...headersOf(head, true), 'content-type': STREAM_TYPE });
   outgoing.flushHeaders();
 
   function forward(events: readonly E[]): void {

@@ -14,7 +14,6 @@ import type { AuditLog } from '../usage/audit-log.ts';
 import type { UsageBook } from '../usage/usage.ts';
 import type { Verifier } from '../verifier/verifier.ts';
 import type { Outgoing } from './outgoing.ts';
-import type { PlainRequest } from './plain-path/request.ts';
 import type { StreamedRequest } from './request.ts';
 
 export interface Deps {
@@ -43,9 +42,9 @@ export interface Deps {
   readonly draining: () => boolean;
 }
 
-/** The request and response of an exchange: Node's own, those of the plain path, or those of an opened sealed request. */
+/** The request and response of an exchange: Node's own, or those of an opened sealed request. */
 export interface HttpBindings {
-  readonly incoming: StreamedRequest | PlainRequest;
+  readonly incoming: StreamedRequest;
   readonly outgoing: Outgoing;
   /** The request was sealed. */
   readonly sealed?: boolean;
@@ -70,10 +69,8 @@ export interface Env {
 }
 
 export type Context = HonoContext<Env>;
-/** The part of a context that admission and the generation routes use. The plain path calls them with it, without Hono. */
-export type ExchangeContext = Pick<Context, 'env'>;
 
 /** Runs before the handler of a route. @throws {Problem} which becomes the response. */
-export type Middleware<C = Context> = (c: C) => void | Promise<void>;
+export type Middleware = (c: Context) => void | Promise<void>;
 /** Serves a route. */
-export type Handler<C = Context> = (c: C) => Response | Promise<Response>;
+export type Handler = (c: Context) => Response | Promise<Response>;

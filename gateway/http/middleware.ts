@@ -10,9 +10,8 @@ import { ANYONE } from '../keys/keys.ts';
 import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
 import { restOfDay_ms } from '../usage/usage.ts';
-import { linger } from './connections.ts';
-import type { Context, Deps, ExchangeContext, Handler, HttpBindings, Middleware } from './context.ts';
-import { newId, type Outgoing, setCommonHeaders } from './outgoing.ts';
+import type { Context, Deps, Handler, HttpBindings, Middleware } from './context.ts';
+import { linger, newId, type Outgoing, setCommonHeaders } from './outgoing.ts';
 import { ClientGone } from './request.ts';
 
 const PREFLIGHT = {
@@ -26,8 +25,8 @@ const PREFLIGHT = {
  * them too.
  */
 export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
-  return <C extends ExchangeContext>(route: string, middleware: readonly Middleware<C>[], handler: Handler<C>) =>
-    async (c: C): Promise<Response> => {
+  return (route: string, middleware: readonly Middleware[], handler: Handler) =>
+    async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
       const watch = telemetry.begin(incoming.headers);
       c.env.watch = watch;
@@ -50,7 +49,7 @@ export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
     };
 
   /** Turns every error into a response. */
-  function errorResponse(error: unknown, c: ExchangeContext): Response {
+  function errorResponse(error: unknown, c: Context): Response {
     const { outgoing } = c.env;
     if (error instanceof ClientGone || outgoing.destroyed) {
       c.env.outcome = { status: 499 };
@@ -96,7 +95,7 @@ export function preflight(c: Context): Response {
 // counts a request once it has arrived.
 
 /** Finds the caller by the API key. */
-export function authenticated({ keys }: Deps): Middleware<ExchangeContext> {
+export function authenticated({ keys }: Deps): Middleware {
   return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers);
     c.env.caller = caller;
@@ -119,14 +118,14 @@ function mayHold(permit: ConcurrencyPermit, bytes: number): boolean {
 /**
  * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate or a shared limit applies.
  */
-export function bounded({ config, concurrency, rates, telemetry }: Deps): Middleware<ExchangeContext> {
+export function bounded({ config, concurrency, rates, telemetry }: Deps): Middleware {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
     const permit = concurrency.acquire(caller);
     c.env.permit = permit;
     if (telemetry.counts) c.env.watch.hold = (bytes) => mayHold(permit, bytes);
-    onDelivered(outgoing, () => permit.release());
+    outgoing.once('close', () => permit.release());
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>
       per_second === 0
@@ -140,7 +139,7 @@ export function bounded({ config, concurrency, rates, telemetry }: Deps): Middle
  * Rejects requests that may cost tokens once the key's daily budget is spent. Running requests may exceed the budget.
  * @throws {Problem} insufficient_quota
  */
-export function withinBudget({ config, book }: Deps): Middleware<ExchangeContext> {
+export function withinBudget({ config, book }: Deps): Middleware {
   return (c) => {
     const { caller, incoming, outgoing } = c.env;
     const limit = caller.limits.tokens_per_day ?? config.max_tokens_per_day_per_key;
@@ -196,7 +195,7 @@ function closeWithoutDraining({ incoming, outgoing }: HttpBindings): void {
 }
 
 /** Sets the rate limit headers that OpenAI's clients read. @throws {Problem} rate_limit_exceeded */
-function admit(c: ExchangeContext, { allowed, limit, remaining, reset_ms }: Allowance, subject: string): void {
+function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, subject: string): void {
   const { outgoing } = c.env;
   outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
   outgoing.setHeader('x-ratelimit-remaining-requests', String(remaining));
@@ -205,19 +204,6 @@ function admit(c: ExchangeContext, { allowed, limit, remaining, reset_ms }: Allo
     throw new Problem('rate_limit_exceeded', `The rate limit is ${limit} requests a second for ${subject}.`, {
       retryAfterSeconds: reset_ms / 1000,
     });
-}
-
-/** Calls `release` once, when the client has received the response or has left: until then the response takes memory. */
-function onDelivered(outgoing: Outgoing, release: () => void): void {
-  outgoing.once('close', () => {
-    const { socket } = outgoing;
-    if (socket === null || socket.destroyed || !socket.writableNeedDrain) return release();
-    const delivered = () => {
-      socket.off('drain', delivered).off('close', delivered);
-      release();
-    };
-    socket.once('drain', delivered).once('close', delivered);
-  });
 }
 
 const EXPOSED =
@@ -233,7 +219,7 @@ function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string,
 }
 
 /** CORS (Fetch §3.3). Rejects a page that is not allowed with 403 `origin_not_allowed`, before anything else is done. */
-export function origins({ config }: Deps): Middleware<ExchangeContext> {
+export function origins({ config }: Deps): Middleware {
   const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
   return (c) => {
     const { incoming, outgoing } = c.env;

@@ -2,9 +2,8 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
-import { ChunkBuffer, EMPTY } from '../base/bytes.ts';
+import { ChunkBuffer } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
-import type { PlainRequest } from './plain-path/request.ts';
 
 /** A request whose body arrives as it is read: Node's, or one that was sealed. */
 export interface StreamedRequest extends Readable {
@@ -37,27 +36,20 @@ export interface BodyLimits {
 const UNLIMITED: BodyLimits = { hold: () => {}, received: () => {} };
 
 /**
- * Reads the whole body. Call it once, because the body is not kept. It returns no promise where the body has already arrived.
+ * Reads the whole body. Call it once, because the body is not kept. Its checks before the first byte throw at once.
  * @throws {Problem} body_too_large, unsupported_encoding, and the errors of `limits`. @throws {ClientGone}
  */
 export function readBody(
-  incoming: StreamedRequest | PlainRequest,
+  incoming: StreamedRequest,
   max_bytes: number,
   limits: BodyLimits = UNLIMITED,
-): Buffer | Promise<Buffer> {
+): Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
     throw new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.');
   const announced = Number(incoming.headers['content-length'] ?? 0);
   if (announced > max_bytes) throw tooLarge(max_bytes);
   limits.hold(0, announced);
-  if ('body' in incoming) {
-    const { body } = incoming;
-    limits.hold(body.length, 0);
-    limits.received();
-    incoming.body = EMPTY;
-    return body;
-  }
   // The client may have left during an earlier wait, and `close` is not emitted twice.
   if (incoming.destroyed) throw clientGone();
   return new Promise((resolve, reject) => {

@@ -11,6 +11,7 @@ import {
   STATUS_CODES,
 } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions } from 'node:tls';
 import { getRequestListener, RequestError } from '@hono/node-server';
@@ -19,10 +20,7 @@ import { where } from '../../node/log.ts';
 import { ConfigError, type TlsFiles } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { isHost, originForm } from '../base/target.ts';
-import { interceptConnections, linger } from './connections.ts';
-import { commonHeaders, newId } from './outgoing.ts';
-import { PacedConnection, PacedRequest } from './paced-connection.ts';
-import type { PlainPath } from './plain-path/connection.ts';
+import { commonHeaders, linger, newId } from './outgoing.ts';
 
 interface HttpOptions {
   /** Time from a connection's first byte to the end of its request's headers. */
@@ -43,7 +41,17 @@ const CHECK_MS = 5_000;
 
 type Fetch = Parameters<typeof getRequestListener>[0];
 
-/** Creates a server that does not listen yet. Requests that the server itself rejects get OpenAI's error shape and a log line. */
+/** The latest exchange of a connection. */
+interface Exchange {
+  readonly incoming: IncomingMessage;
+  readonly outgoing: ServerResponse;
+}
+
+/**
+ * Creates a server that does not listen yet. Requests that the server itself rejects get OpenAI's error shape and a log line.
+ * A request that begins while the response to the one before it is not complete is not served: the response is completed, and the
+ * connection ends.
+ */
 export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger): Server {
   const serverOptions: ServerOptions = {
     maxHeaderSize: MAX_HEADER_BYTES,
@@ -54,62 +62,83 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     // Node would respond without a body; `faultOf` responds with an error message.
     requireHostHeader: false,
     insecureHTTPParser: false,
-    IncomingMessage: PacedRequest,
   };
   const route = getRequestListener(fetch, {
     hostname: 'localhost',
     errorHandler: (error) => unexpectedError(error, log),
   });
-  const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) =>
-    connectionOf(incoming).enqueue(incoming, outgoing, () => refuse(incoming, outgoing, fault, log), true);
-  /** Requests whose clients wait for `100 Continue` before they send their bodies. */
-  const expecting = new WeakSet<IncomingMessage>();
-  const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    const fault = faultOf(incoming);
-    if (fault !== null) return refuseLast(incoming, outgoing, fault);
-    // Upgrades are not served, and Node reads nothing after such a request, perhaps not even its body.
-    if (incoming.headers.upgrade !== undefined) outgoing.setHeader('connection', 'close');
-    const serve = () => {
-      if (expecting.has(incoming)) outgoing.writeContinue();
-      void route(incoming, outgoing);
-    };
-    connectionOf(incoming).enqueue(incoming, outgoing, serve, false);
+  const latest = new WeakMap<Duplex, Exchange>();
+  /** Connections that take no further request. */
+  const ending = new WeakSet<Duplex>();
+  const running = (socket: Duplex): Exchange | null => {
+    const exchange = latest.get(socket);
+    return exchange === undefined || exchange.outgoing.writableEnded ? null : exchange;
   };
+  /** Completes the response in progress, and reads nothing until then. */
+  const endAfter = (socket: Duplex, { outgoing }: Exchange): void => {
+    if (ending.has(socket)) return;
+    ending.add(socket);
+    socket.pause();
+    outgoing.once('finish', () => linger(socket));
+  };
+  /** Calls `serve`, unless another response is in progress. */
+  const take = (incoming: IncomingMessage, outgoing: ServerResponse, serve: () => void): void => {
+    const { socket } = incoming;
+    const before = running(socket);
+    if (before !== null) return endAfter(socket, before);
+    if (ending.has(socket)) return;
+    latest.set(socket, { incoming, outgoing });
+    serve();
+  };
+  const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem): void => {
+    ending.add(incoming.socket);
+    refuse(incoming, outgoing, fault, log);
+  };
+  const listener = (incoming: IncomingMessage, outgoing: ServerResponse) =>
+    take(incoming, outgoing, () => {
+      const fault = faultOf(incoming);
+      if (fault !== null) return refuseLast(incoming, outgoing, fault);
+      // Upgrades are not served, and Node reads nothing after such a request, perhaps not even its body.
+      if (incoming.headers.upgrade !== undefined) outgoing.setHeader('connection', 'close');
+      void route(incoming, outgoing);
+    });
   const server =
     options.tls === null
       ? createServer(serverOptions, listener)
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
-  // Node gets every connection as a PacedConnection.
-  interceptConnections(server, (socket, giveToNode) => giveToNode(new PacedConnection(socket)));
   // Node drops headers above this number silently. Twice our limit lets `faultOf` see that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
   server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    expecting.add(incoming);
+    if (running(incoming.socket) === null) outgoing.writeContinue();
     server.emit('request', incoming, outgoing);
   });
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
-    refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
+    take(incoming, outgoing, () =>
+      refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
+    ),
   );
-  server.on('connect', (incoming: IncomingMessage) => {
-    const connection = connectionOf(incoming);
-    // Node no longer listens for errors, `drain` and `timeout` here, so responses to earlier requests could neither fail nor end.
-    if (connection.busy) return void connection.destroy();
-    const fault = new Problem('method_not_allowed', 'This is no proxy.');
-    connection.endWith(() => refuseOnSocket(connection, fault, log));
+  server.on('connect', (_incoming: IncomingMessage, socket: Duplex) => {
+    // Node no longer listens for errors, `drain` and `timeout` here, so a response in progress could neither fail nor end.
+    if (running(socket) !== null) return void socket.destroy();
+    refuseOnSocket(socket, new Problem('method_not_allowed', 'This is no proxy.'), log);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    // Node reports a failed TLS handshake here too, with a socket that never carried HTTP.
-    if (error.code === 'ECONNRESET' || !(socket instanceof PacedConnection)) return void socket.destroy();
-    const refused = () => refuseOnSocket(socket, problemOf(error), log);
-    // The missing bytes may have arrived already, and wait behind a response in progress.
-    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') socket.endWithUnlessBusy(refused);
-    else socket.endWith(refused);
+    if (ending.has(socket)) return;
+    const before = latest.get(socket);
+    // Node reports failed TLS handshakes and broken connections here too, and those that never brought a byte.
+    const silent = before === undefined && (socket as Socket).bytesRead === 0;
+    if (silent || !/^(HPE|ERR_HTTP)_/.test(error.code ?? '')) return void socket.destroy();
+    // The next request cannot be read.
+    if (before?.incoming.complete && running(socket) !== null) return endAfter(socket, before);
+    ending.add(socket);
+    // The body of the request before cannot be read, and the response to it has begun: no other can be sent.
+    if (before?.incoming.complete === false && before.outgoing.headersSent)
+      return before.outgoing.writableEnded ? linger(socket) : void socket.destroy();
+    refuseOnSocket(socket, problemOf(error), log);
   });
   return server;
 }
-
-const connectionOf = (incoming: IncomingMessage) => incoming.socket as Duplex as PacedConnection;
 
 /**
  * Returns the fault of a request that the parser accepted, or null. Rewrites its target to the form that routes know.
@@ -150,10 +179,11 @@ function problemOf(error: NodeJS.ErrnoException): Problem {
 
 // Rejects requests that never reach a route, with the same shape, headers and log line as every other response.
 
-/** Sends an error response to a request that Node has parsed. */
+/** Sends an error response to a request that Node has parsed. The connection ends with it. */
 function refuse(incoming: IncomingMessage, outgoing: ServerResponse, problem: Problem, log: Logger): void {
   const id = newId();
   const body = JSON.stringify(problem.body);
+  outgoing.setHeader('connection', 'close');
   outgoing.writeHead(problem.status, { ...commonHeaders(id), ...problem.headers, ...entity(body) }).end(body);
   // The body has no reader, so it is discarded.
   incoming.resume();
@@ -199,7 +229,7 @@ interface Drain {
 }
 
 /** Call this before the server listens, so that it sees every request. */
-export function createDrain(server: Server, plainPath: PlainPath): Drain {
+export function createDrain(server: Server): Drain {
   const running = new Set<ServerResponse>();
   let draining = false;
 
@@ -217,7 +247,7 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
 
   return {
     get running() {
-      return plainPath.running + running.size;
+      return running.size;
     },
     begin(drain_ms) {
       draining = true;
@@ -229,8 +259,6 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
         });
         for (const outgoing of running) closeAfter(outgoing);
         server.closeIdleConnections();
-        // This comes last: connections that it hands to Node now are not read yet, and Node would close them as idle.
-        plainPath.stop();
       });
     },
   };

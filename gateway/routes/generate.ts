@@ -2,12 +2,11 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';
 import type { Headers, ResponseHead } from '../backend/backend.ts';
-import { headerLines, toBackend } from '../backend/headers.ts';
+import { toBackend } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
-import type { Bindings, Deps, ExchangeContext } from '../http/context.ts';
-import { SerializedHeaders } from '../http/outgoing.ts';
+import type { Bindings, Context, Deps } from '../http/context.ts';
 import { readBody } from '../http/request.ts';
 import type { Endpoint } from '../offload/jobs.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
@@ -18,7 +17,7 @@ const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text
 
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, backend, offload } = deps;
-  return async (c: ExchangeContext): Promise<Response> => {
+  return async (c: Context): Promise<Response> => {
     const { attested, relayed } = await begin(c);
     c.env.outcome = await (attested ? settleTee(c.env, deps, relayed) : relayed);
     return RESPONSE_ALREADY_SENT;
@@ -28,11 +27,11 @@ export function generate(endpoint: Endpoint, deps: Deps) {
    * Sends the request to the backend. Only this function refers to the parsed request, so that without tee a long prompt is not kept during
    * the response.
    */
-  async function begin(c: ExchangeContext): Promise<{ attested: boolean; relayed: Promise<Outcome> }> {
+  async function begin(c: Context): Promise<{ attested: boolean; relayed: Promise<Outcome> }> {
     const { incoming, outgoing, permit, watch } = c.env;
     const reading = readBody(incoming, config.max_body_bytes, permit);
-    if (reading instanceof Promise) offload.expect(Number(incoming.headers['content-length'] ?? 0));
-    const body = reading instanceof Promise ? await reading : reading;
+    offload.expect(Number(incoming.headers['content-length'] ?? 0));
+    const body = await reading;
     const parsing = offload.parse(endpoint, body, c.env.caller, c.env);
     const generation = parsing instanceof Promise ? await parsing : parsing;
     const { request, forward, choices, stream, model } = generation;
@@ -61,15 +60,10 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return { attested: tee !== null, relayed };
   }
 
-  /** Caches the header lines for a client that sends the same head each time. With tracing they always differ. */
-  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SerializedHeaders {
-    const cache = trace === null && 'made' in incoming ? incoming.made : null;
-    if (cache !== null && cache.toBackend !== null) return cache.toBackend;
+  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers {
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
     trace?.toBackend(headers);
-    if (cache === null) return headers;
-    cache.toBackend = new SerializedHeaders(headerLines(headers));
-    return cache.toBackend;
+    return headers;
   }
 
   function deliver(head: ResponseHead, port: Port, exchange: Exchange | TeeExchange) {

@@ -18,7 +18,7 @@ import {
 import { noSession, unavailable } from '../attestation/sessions.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { mediaType } from '../exchange/relay.ts';
-import type { Bindings, Context, Deps, ExchangeContext, Middleware } from '../http/context.ts';
+import type { Bindings, Context, Deps, Middleware } from '../http/context.ts';
 import { commonHeaders, newId } from '../http/outgoing.ts';
 import { ClientGone } from '../http/request.ts';
 import type { SealingKeys } from '../sealing/keys.ts';
@@ -36,7 +36,7 @@ import { encryptWith, SealedResponse } from '../sealing/sealed-response.ts';
 type Serve = (request: Request, bindings: Bindings) => Response | Promise<Response>;
 
 /** With SEALED=required, rejects requests in the clear. POST /ohttp serves opened requests with `sealed` in their bindings. */
-export const sealedOnly: Middleware<ExchangeContext> = (c) => {
+export const sealedOnly: Middleware = (c) => {
   if (c.env.sealed === true) return;
   throw new Problem(
     'sealed_required',

@@ -5,7 +5,6 @@ import { type Message, type RequestHead, SealedError } from '../../sealed/index.
 import { HOP_BY_HOP } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import { decodedPath, isHost, METHODS, VERIFY_PATH } from '../base/target.ts';
-import { isFieldValue } from '../http/outgoing.ts';
 
 /** The bytes of a request as they arrive. It reads on demand, and never closes the connection, which the response still needs. */
 export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
@@ -124,6 +123,8 @@ export function problemOf(error: unknown): Error {
 
 /** Fields that have no meaning inside a sealed message. */
 const WITHHELD = new Set([...HOP_BY_HOP, 'expect']);
+/** Control characters, and characters beyond Latin-1 (RFC 9110 §5.5). */
+const NOT_IN_FIELD_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const ONCE = new Set(['authorization', 'x-api-key', 'content-length', 'content-type', 'date', 'host']);
 
 /** The head of an opened request, checked as the server checks other heads. @throws {Problem} */
@@ -136,7 +137,8 @@ export function headOf({ method, authority, path, fields }: RequestHead): Opened
   const headers: Record<string, string> = {};
   for (const [name, value] of fields) {
     if (WITHHELD.has(name)) continue;
-    if (!isFieldValue(value)) throw new Problem('invalid_request', 'A header has a value that HTTP does not allow.');
+    if (NOT_IN_FIELD_VALUE.test(value))
+      throw new Problem('invalid_request', 'A header has a value that HTTP does not allow.');
     const before = headers[name];
     if (before !== undefined && ONCE.has(name)) throw new Problem('invalid_request', `Send one ${name} header.`);
     headers[name] = before === undefined ? value : `${before}${name === 'cookie' ? '; ' : ', '}${value}`;

@@ -14,7 +14,7 @@ import {
   writeResponseHead,
 } from '../../sealed/index.ts';
 import { HOP_BY_HOP } from '../backend/headers.ts';
-import type { Outgoing, OutgoingEvent, SharedHeaders } from '../http/outgoing.ts';
+import type { Outgoing, OutgoingEvent } from '../http/outgoing.ts';
 
 /** These have no meaning inside a sealed message. */
 const WITHHELD = new Set(HOP_BY_HOP);
@@ -40,7 +40,6 @@ export class SealedResponse implements Outgoing {
   readonly #outer: Outgoing;
   readonly #sealer: ResponseSealer;
   readonly #set: Record<string, string> = {};
-  #shared: OutgoingHttpHeaders = {};
   /** The parts of the message that are not sealed yet. */
   #waiting: Uint8Array[] = [];
   #waiting_bytes = 0;
@@ -74,14 +73,9 @@ export class SealedResponse implements Outgoing {
     return this;
   }
 
-  setShared(headers: SharedHeaders): this {
-    this.#shared = headers;
-    return this;
-  }
-
   writeHead(status: number, headers: OutgoingHttpHeaders = {}): this {
     if (this.headersSent) throw new Error('the head was written before');
-    const all: OutgoingHttpHeaders = { ...this.#shared, ...this.#set, date: new Date().toUTCString() };
+    const all: OutgoingHttpHeaders = { ...this.#set, date: new Date().toUTCString() };
     for (const name in headers) all[name.toLowerCase()] = headers[name];
     const bytes = writeResponseHead({ status, fields: fieldsOf(all) });
     this.headersSent = true;

@@ -30,12 +30,11 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/backend/canary.ts': 'an answer of 1 MiB at most to one question of ours',
   'gateway/backend/{backends,backends-file,replica}.ts':
     "an operator's file of 1 MiB at most, whose turn it is, and who is up",
-  'gateway/backend/client.ts': 'what its connections receive, connection.ts and response.ts read',
+  'gateway/backend/client.ts': 'undici reads; its heads and times are looked at once',
   'gateway/cluster/*.ts': 'messages of our own processes, and the connection to a server that keeps our own values',
-  'gateway/http/{connections,context,middleware,outgoing}.ts': 'they count requests and hand them on',
+  'gateway/http/{context,middleware,outgoing}.ts': 'they count requests and hand them on',
   'gateway/http/document.ts': 'our own documents; two headers are looked at once',
   'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
-  'gateway/http/paced-connection.ts': 'hands bytes on as they are, 4 KiB of them ahead',
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
   'gateway/keys/followed-files.ts': "hands on an operator's files",
   'gateway/limits/{backoff,bounds,concurrency,memory}.ts':

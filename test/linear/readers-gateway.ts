@@ -1,17 +1,13 @@
 // The gateway's readers: of clients, of the backend, of the sidecar, of the keys file.
 
 import { EventEmitter } from 'node:events';
-import { syncBuiltinESMExports } from 'node:module';
-import type { Socket } from 'node:net';
-import net from 'node:net';
 import type { Attestor } from '../../gateway/attestation/interfaces.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
 import type { ResponseHead } from '../../gateway/backend/backend.ts';
-import { Connection } from '../../gateway/backend/connection.ts';
 import { rewriteError } from '../../gateway/backend/errors.ts';
-import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
+import { toBackend, toClient } from '../../gateway/backend/headers.ts';
 import { modelsIn } from '../../gateway/backend/probe.ts';
-import { HeadCache, ResponseBody, ResponseMeter } from '../../gateway/backend/response.ts';
+import { ResponseMeter } from '../../gateway/backend/response-limits.ts';
 import { ChunkBuffer } from '../../gateway/base/bytes.ts';
 import { decodedPath, isHost, originForm, originOf } from '../../gateway/base/target.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
@@ -26,9 +22,6 @@ import {
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
-import { fieldLines } from '../../gateway/http/outgoing.ts';
-import { PlainConnection } from '../../gateway/http/plain-path/connection.ts';
-import { readRequest } from '../../gateway/http/plain-path/request.ts';
 import { readBody } from '../../gateway/http/request.ts';
 import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
@@ -57,7 +50,6 @@ const headOf = (type: string): ResponseHead => ({
   status: 200,
   headers: { 'content-type': type },
   length: null,
-  cache: { clientHeaders: null },
 });
 const limited: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['m']) } };
 
@@ -131,17 +123,6 @@ function recorded(pieces: readonly Buffer[]): unknown {
   return recorder.finish();
 }
 
-/** As a connection to the backend reads them: whole heads, and then the body. */
-function answersIn(bytes: Buffer): void {
-  const known = new HeadCache();
-  for (let from = 0; from < bytes.length; ) {
-    const head = known.read(bytes, from, bytes.length);
-    if (head === null) return;
-    from += head.size;
-    if (head.status >= 200) return void new ResponseBody(head.framing).read(bytes, from, bytes.length);
-  }
-}
-
 /** Header lines as Node's parser hands them on. */
 function headersIn(text: string): Record<string, string> {
   const headers: Record<string, string> = {};
@@ -160,43 +141,6 @@ function metered(pieces: readonly Buffer[]): void {
   const meter = new ResponseMeter({ max_stream_bytes: MAX, max_stream_events: MAX, max_answer_ms: 600_000 });
   meter.head(headOf('text/event-stream'));
   for (const piece of pieces) meter.exceeds(piece);
-}
-
-function wired(pieces: readonly Buffer[]): void {
-  const socket = new Sink();
-  new PlainConnection(socket as unknown as Socket, {
-    serve() {},
-    handOver: () => socket.removeAllListeners(),
-    first_byte_ms: 1_000,
-    keep_alive_ms: 1_000,
-  });
-  for (const piece of pieces) socket.emit('data', piece);
-  socket.emit('close');
-}
-
-type Reads = (length: number) => boolean;
-/** Where a connection to the backend reads into, and how it is told of what it has read. */
-let landing: { readonly buffer: Buffer; readonly callback: Reads } | null = null;
-Object.assign(net, {
-  connect: ({ onread }: { onread: NonNullable<typeof landing> }) => {
-    landing = onread;
-    return new Sink();
-  },
-});
-syncBuiltinESMExports();
-
-function answered(pieces: readonly Buffer[]): void {
-  const taker = { head() {}, data() {}, end() {}, failed() {} };
-  const events = { idle() {}, closed() {} };
-  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new HeadCache(), 'anyone', events);
-  connection.send([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
-  for (const piece of pieces)
-    for (let at = 0; at < piece.length; ) {
-      const read = piece.copy(landing?.buffer as Buffer, 0, at);
-      landing?.callback(read);
-      at += read;
-    }
-  connection.destroy();
 }
 
 const appraise = createAppraise({ rim_url: 'http://127.0.0.1', ocsp_url: 'http://127.0.0.1' }, async () => {
@@ -295,20 +239,14 @@ export const gatewayReaders: readonly Reader[] = [
   ]),
   reader('gateway/backend/probe: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
   reader('gateway/backend/errors: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inChunks('gateway/backend/response: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
-  ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
-  reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
-  ...inChunks('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
-    const body = new ResponseBody('chunked');
-    for (const piece of pieces) body.read(piece, 0, piece.length);
-  }),
+  ...inChunks('gateway/backend/response-limits: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
   prepared(
     'gateway/backend/headers: toBackend and toClient',
     ['heads of answers'],
     ({ text }) => headersIn(text),
     (headers) => {
-      headerLines(toBackend(headers, 'key'));
-      for (const [name, value] of Object.entries(toClient(headers))) fieldLines(name, value);
+      toBackend(headers, 'key');
+      toClient(headers);
       mediaType(headers);
     },
   ),
@@ -318,8 +256,6 @@ export const gatewayReaders: readonly Reader[] = [
     ({ text }) => headersIn(text),
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
-  reader('gateway/http/plain-path/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
-  ...inChunks('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
   ...inChunks(
     'gateway/http/request: readBody',
     ['JSON'],

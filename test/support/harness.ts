@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/base/config.ts';
-import { takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import { createHttpServer } from '../../gateway/http/server.ts';
 import { createPermits } from '../../gateway/limits/permits.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
@@ -54,7 +53,6 @@ export async function startGateway(env: Record<string, string>, log = SILENT): P
   const config = loadConfig({ PORT: '0', ...defaults, ...env });
   const built = buildApp(config, log);
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
-  const plainPath = takeConnections(server, built.plain, log);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   let closed = false;
@@ -64,12 +62,10 @@ export async function startGateway(env: Record<string, string>, log = SILENT): P
       if (closed) return;
       closed = true;
       server.closeAllConnections();
-      plainPath.destroy();
       try {
         await expectServing(url);
       } finally {
         server.closeAllConnections();
-        plainPath.destroy();
         await new Promise<void>((resolve) => server.close(() => resolve()));
         await built.close();
       }

@@ -1,9 +1,6 @@
 // The backend client's connections: whose requests they carry, and when they are used again.
-import { createServer as createHttpServer } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
-import fc from 'fast-check';
+import type { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { parseResponseHead, ResponseBody } from '../../../gateway/backend/response.ts';
 import type { Problem } from '../../../gateway/base/problem.ts';
 import { eventually } from '../../support/harness.ts';
 
@@ -149,46 +146,3 @@ describe('a handler of an answer', () => {
     expect((await ask()).body).toBe('ok');
   });
 });
-
-describe("a backend's answer, read by us and written by Node", () => {
-  it('has the same head and body, however it is framed and cut', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLength: 6 }),
-        fc.boolean(),
-        fc.array(fc.nat({ max: 400 }), { maxLength: 5 }),
-        async (pieces, chunked, cuts) => {
-          const wire = await writtenByNode(pieces, chunked);
-          const all = Buffer.concat(pieces);
-          const head = parseResponseHead(wire);
-          expect(head?.status).toBe(203);
-          expect(head?.headers['x-mark']).toBe('é');
-          const body = new ResponseBody(head?.framing ?? 'until_close');
-          const rest = wire.subarray(head?.size);
-          const at = [...new Set(cuts)].filter((cut) => cut < rest.length).sort((a, b) => a - b);
-          const read = [0, ...at].map((from, i) => Buffer.from(body.read(rest, from, at[i] ?? rest.length)));
-          expect(Buffer.concat(read)).toEqual(all);
-          expect(body.ended).toBe(true);
-        },
-      ),
-      { numRuns: 60 },
-    );
-  });
-});
-
-async function writtenByNode(pieces: readonly Uint8Array[], chunked: boolean): Promise<Buffer> {
-  const writer = createHttpServer((_request, response) => {
-    const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-    response.writeHead(203, { 'x-mark': 'é', ...(chunked ? {} : { 'content-length': length }) });
-    for (const piece of pieces) response.write(piece);
-    response.end();
-  });
-  await new Promise<void>((resolve) => writer.listen(0, '127.0.0.1', resolve));
-  const { connect } = await import('node:net');
-  const socket = connect((writer.address() as AddressInfo).port, '127.0.0.1');
-  socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
-  const chunks: Buffer[] = [];
-  for await (const chunk of socket) chunks.push(chunk as Buffer);
-  await new Promise((resolve) => writer.close(resolve));
-  return Buffer.concat(chunks);
-}

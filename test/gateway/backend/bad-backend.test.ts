@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { answer, chatAnswer, delta, startBackend } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { startGateway } from '../../support/harness.ts';
-import { post, raw } from '../../support/raw.ts';
 import { useService } from '../../support/service.ts';
 import { expectError } from '../expect-error.ts';
 
@@ -119,20 +118,6 @@ describe('a bad backend', () => {
         expect([got.text, got.complete]).toEqual([event, false]);
       }
     }
-  });
-
-  it('that breaks off behind another answer breaks the connection in its turn', async () => {
-    service.backend.script = async ({ body }, response) => {
-      const first = body.includes('first');
-      response.writeHead(200, { 'content-type': 'application/json' }).write('{');
-      await new Promise((resolve) => setTimeout(resolve, first ? 200 : 20));
-      if (first) response.end('}');
-      else response.destroy();
-    };
-    const asked = (user: string) => post('/v1/chat/completions', JSON.stringify({ ...CHAT, user }), ['te: trailers']);
-    const got = await raw(service.url, asked('first') + asked('second') + asked('third'), { answers: 3 });
-    expect([got.closed, got.answers.map(({ body }) => body)]).toEqual([true, ['{}']]);
-    expect(got.text.endsWith('1\r\n{\r\n')).toBe(true);
   });
 
   it.each([204, 205])('that has no content to answer with, by its status %i, is a 502', async (status) => {

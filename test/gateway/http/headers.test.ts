@@ -318,8 +318,8 @@ describe('bytes in headers', () => {
     },
   );
 
-  it('a backend that sends 100 or 103 first is read past it', async () => {
-    for (const interim of ['HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n']) {
+  it('a backend that sends 102 or 103 first is read past it', async () => {
+    for (const interim of ['HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n', 'HTTP/1.1 102 Processing\r\n\r\n']) {
       const got = await behind(interim + backendBytes([]), (gateway) =>
         raw(gateway, post('/v1/chat/completions', BODY)),
       );

@@ -1,13 +1,13 @@
-// Requests that wait behind one another on a connection: each in its turn, and for a client that takes none of them, none.
-
+// Requests behind one another on a connection: each after the response before it, and clients that read slowly, or nothing, or leave.
 import { once } from 'node:events';
+import { Agent, request as httpRequest } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { answer, delta } from '../../support/backend.ts';
+import { answer, chatAnswer, chatStream, delta } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';
 import { startGatewayProcess } from '../../support/gateway-process.ts';
-import { eventually } from '../../support/harness.ts';
+import { eventually, startGateway } from '../../support/harness.ts';
 import { expectRefusal, get, post, raw } from '../../support/raw.ts';
 import { useService } from '../../support/service.ts';
 
@@ -18,8 +18,8 @@ const service = useService({ WRITE_STALL_MS: String(STALL_MS) });
 const BODY = JSON.stringify(CHAT);
 
 /** Sends, and reads nothing. */
-function send(text: string): { socket: Socket; closed: boolean } {
-  const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => socket.write(text));
+function send(text: string, url = service.url): { socket: Socket; closed: boolean } {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write(text));
   const client = { socket, closed: false };
   socket.pause();
   socket
@@ -30,73 +30,143 @@ function send(text: string): { socket: Socket; closed: boolean } {
   return client;
 }
 
-describe('requests behind one another', () => {
-  it('are served one after the other: the next one when the client has the answer before it', async () => {
-    let atOnce = 0;
-    let most = 0;
+describe('a request that begins before the response to the one before it is complete', () => {
+  it.each([
+    ['as many as a read holds', get('/v1/things').repeat(100)],
+    ['one with a body', get('/v1/things') + post('/v1/things', '{}')],
+    ['one that cannot be read', `${get('/v1/things')}GARBAGE\r\n\r\n${get('/v1/things')}`],
+    ['one without a host', `${get('/v1/things')}GET / HTTP/1.1\r\n\r\n`],
+    ['one that waits for 100 Continue', get('/v1/things') + post('/v1/things', '', ['expect: 100-continue'])],
+    ['one that expects something else', get('/v1/things') + post('/v1/things', '{}', ['expect: foo'])],
+    ['one that does not end', `${get('/v1/things')}GET / HTTP/1.1\r\nx: `],
+  ])('is not served: the response is completed, then the connection ends: %s', async (name, requests) => {
     service.backend.script = async (request, response) => {
-      most = Math.max(most, ++atOnce);
-      await sleep(5);
-      atOnce--;
-      await answer('{}')(request, response);
+      await sleep(name.includes('does not end') ? 1_000 : 20);
+      await answer('{"whole":true}')(request, response);
     };
-    const got = await raw(service.url, get('/v1/things').repeat(100), { answers: 100, timeout_ms: 15_000 });
-    expect(got.answers.map(({ status }) => status)).toEqual(Array(100).fill(200));
-    expect([most, service.backend.seen.length]).toEqual([1, 100]);
+    const gateway = name.includes('does not end') ? await startHasty() : service.gateway;
+    const got = await raw(gateway.url, requests, { answers: 2, timeout_ms: 5_000 });
+    expect(got.answers.map(({ status, body }) => [status, body])).toEqual([[200, '{"whole":true}']]);
+    expect(got.closed).toBe(true);
+    expect(service.backend.seen.map(({ url }) => url)).toEqual(['/v1/things']);
   });
 
-  it('are not even begun for a client that takes nothing, however many it sends', async () => {
-    const MiB = 1024 * 1024;
-    service.backend.script = answer('x'.repeat(MiB));
+  it('is not served for a client that takes nothing either, however many it sends', async () => {
+    service.backend.script = answer('x'.repeat(1024 * 1024));
     const client = send(get('/v1/things').repeat(1_000));
-    await sleep(STALL_MS * 0.8);
-    // What the kernel keeps on both sides is the kernel's.
-    expect(service.backend.seen.length).toBeLessThan(20);
     await eventually(() => service.backend.seen.length > 0);
+    await sleep(STALL_MS * 0.8);
+    expect(service.backend.seen.length).toBe(1);
+    client.socket.destroy();
+  });
+});
+
+/** A gateway that waits for a head for a short time only. */
+async function startHasty(more: Record<string, string> = {}) {
+  const { backend, sidecar } = service;
+  const env = { BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, HEADERS_TIMEOUT_MS: '300', ...more };
+  const gateway = await startGateway(env);
+  onTestFinished(() => gateway.close());
+  return gateway;
+}
+
+describe('a request that is sent right after the last byte of the response before it', () => {
+  it.each([
+    ['whole', false, false],
+    ['streamed', true, false],
+    ['whole with tee', false, true],
+    ['streamed with tee', true, true],
+  ])('is served on the same connection: %s', async (_name, stream, tee) => {
+    service.backend.script = stream ? chatStream(['He', 're.']) : chatAnswer('Here.');
+    const request = post('/v1/chat/completions', JSON.stringify({ ...CHAT, stream, tee }));
+    const times = tee ? 10 : 100;
+    const end = !stream ? /\r\ncontent-length: (\d+)\r\n/i : /\r\n0\r\n\r\n$/;
+    const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => socket.write(request));
+    let text = '';
+    let answered = 0;
+    const isComplete = () => {
+      const found = end.exec(text);
+      if (found === null || stream) return found !== null;
+      return Buffer.byteLength(text.slice(text.indexOf('\r\n\r\n') + 4)) === Number(found[1]);
+    };
+    socket.on('data', (bytes) => {
+      text += bytes.toString('utf8');
+      if (!isComplete()) return;
+      expect(text).toMatch(/^HTTP\/1\.1 200 /);
+      text = '';
+      if (++answered === times) socket.end();
+      else socket.write(request);
+    });
+    await once(socket, 'close');
+    expect(answered).toBe(times);
+  });
+
+  it('with a body of any length is answered for its own', async () => {
+    service.backend.script = (request, response) => answer(JSON.stringify(request.body.length))(request, response);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    for (const length of [0, 1, 1023, 1024, 1025, 70_000, 3, 200_000, 500])
+      for (const chunked of [false, true]) {
+        const options = { agent, method: 'POST', headers: chunked ? {} : { 'content-length': length } };
+        const got = await new Promise<string>((resolve, reject) => {
+          const request = httpRequest(`${service.url}/v1/things`, options, async (response) =>
+            resolve(Buffer.concat(await response.toArray()).toString()),
+          );
+          request.on('error', reject).end('x'.repeat(length));
+        });
+        expect(Number(got)).toBe(length);
+      }
+    expect(new Set(Object.values(agent.freeSockets).flat()).size).toBe(1);
+    agent.destroy();
+  });
+
+  it('is not taken while the client has not taken the responses before it', async () => {
+    service.backend.script = answer('x'.repeat(1024 * 1024));
+    const client = send('');
+    const sent = 40;
+    for (let i = 0; i < sent; i++) {
+      client.socket.write(get('/v1/things'));
+      await sleep(10);
+    }
+    // What the kernel keeps on both sides is the kernel's.
+    expect(service.backend.seen.length).toBeLessThan(sent / 2);
+    client.socket.destroy();
+  });
+});
+
+describe('a client', () => {
+  it.each(['leaves', 'breaks off'] as const)('that %s ends the request to the backend', async (how) => {
+    service.backend.script = () => {};
+    const client = send(get('/v1/things'));
+    await eventually(() => service.backend.seen.length === 1);
+    if (how === 'leaves') client.socket.end();
+    else client.socket.resetAndDestroy();
+    await eventually(() => service.backend.seen[0]?.aborted_ms !== null, 2_000);
     client.socket.destroy();
   });
 
-  it('with bodies are answered in their order, whatever their lengths', async () => {
-    service.backend.script = (request, response) => answer(JSON.stringify(request.body.length))(request, response);
-    const lengths = [0, 1, 1023, 1024, 1025, 70_000, 3, 200_000, 500];
-    const chunked = (length: number) =>
-      `POST /v1/things HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n${length === 0 ? '' : `${length.toString(16)}\r\n${'x'.repeat(length)}\r\n`}0\r\n\r\n`;
-    const requests = lengths.flatMap((length) => [post('/v1/things', 'x'.repeat(length)), chunked(length)]);
-    const got = await raw(service.url, requests.join(''), { answers: requests.length, timeout_ms: 15_000 });
-    expect(got.answers.map(({ body }) => Number(body))).toEqual(lengths.flatMap((length) => [length, length]));
+  it('that takes nothing of a response is let go, though it sends a byte now and then', async () => {
+    const hasty = await startHasty({ WRITE_STALL_MS: String(STALL_MS) });
+    service.backend.script = answer('x'.repeat(16 * 1024 * 1024));
+    const client = send(`${get('/v1/things')}GET / HTTP/1.1\r\nx: `, hasty.url);
+    const dripping = setInterval(() => client.socket.write('x'), 50);
+    await eventually(() => client.closed, 8_000).finally(() => clearInterval(dripping));
+    expect((await raw(hasty.url, get('/health'))).answers[0]?.status).toBe(200);
   });
 
-  it('are forgotten when their client has left', async () => {
-    service.backend.script = async (request, response) => {
-      await sleep(20);
-      await answer('{}')(request, response);
-    };
-    const client = send(get('/v1/things').repeat(2_000));
-    await eventually(() => service.backend.seen.length > 2);
-    client.socket.resetAndDestroy();
-    await sleep(100);
-    const seen = service.backend.seen.length;
-    await sleep(300);
-    expect(service.backend.seen.length).toBe(seen);
-  });
-
-  it.each([
-    ['by Node', get('/health'), 200],
-    ['on the plain path', post('/v1/chat/completions', BODY), 200],
-  ])('before one that cannot be read are answered, then it is refused: %s', async (_name, valid, status) => {
-    const got = await raw(service.url, `${valid}${valid}GARBAGE\r\n\r\n${valid}`, { answers: 4, linger_ms: 1_500 });
-    expect(got.answers.map((one) => one.status)).toEqual([status, status, 400]);
-    expectRefusal(got.answers[2], 400, 'invalid_request');
-    expect(got.closed).toBe(true);
-  });
-
-  it('of which one is refused are answered up to that one', async () => {
-    const got = await raw(service.url, `${get('/health')}GET / HTTP/1.1\r\n\r\n${get('/health')}`, {
-      answers: 3,
-      linger_ms: 1_500,
+  it('that takes a large response slowly gets all of it', async () => {
+    service.backend.script = answer('x'.repeat(16 * 1024 * 1024));
+    const began = performance.now();
+    const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => socket.write(get('/v1/things')));
+    let taken = 0;
+    socket.on('data', (bytes) => {
+      taken += bytes.length;
+      if (performance.now() - began > 2_000) return;
+      socket.pause();
+      setTimeout(() => socket.resume(), bytes.length / 8192);
     });
-    expect(got.answers.map((one) => one.status)).toEqual([200, 400]);
-    expect(got.closed).toBe(true);
+    await eventually(() => taken > 16 * 1024 * 1024, 10_000);
+    expect(performance.now() - began).toBeGreaterThan(2 * STALL_MS);
+    socket.destroy();
   });
 });
 
