@@ -2,7 +2,7 @@
 import { DEMO_DEFAULTS, SIMULATED_DEFAULTS } from '../../demo/config.ts';
 import { schema as engine } from '../../demo/engine/config.ts';
 import { schema as gateway } from '../../gateway/base/config.ts';
-import { schema as sidecar } from '../../sidecar/config.ts';
+import { schema as sidecar } from '../../sidecar/common/config.ts';
 import { namesAndDefaults, variableTable } from './variables.ts';
 
 const isOtel = (name: string) => name.startsWith('OTEL_');

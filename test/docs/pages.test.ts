@@ -15,7 +15,7 @@ describe('the pages made from code', async () => {
     const page = read('docs/configuration.md');
     for (const file of [
       'gateway/base/config.ts',
-      'sidecar/config.ts',
+      'sidecar/common/config.ts',
       'demo/engine/config.ts',
       'gateway/base/otel-settings.ts',
     ])
