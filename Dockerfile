@@ -117,7 +117,7 @@ ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
     SIMULATED_ROOT_DIR=/var/lib/countersign/simulated-root
 USER 10001:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
-# sidecar/config.ts says what for.
+# sidecar/common/config.ts says what for.
 CMD ["node", "--no-memory-reducer", "--max-semi-space-size=4", "sidecar/main.ts"]
 
 FROM runtime AS demo-engine-sources

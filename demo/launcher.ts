@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
 import { ANY_TEXT } from '../gateway/base/config.ts';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
-import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/config.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/common/config.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
 import { StartError } from './errors.ts';
 import { CACHE, fetchModel } from './fetch.ts';

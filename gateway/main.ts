@@ -49,8 +49,7 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   const credentials = config.tls === null ? null : readCredentials(config.tls);
   // OpenTelemetry is loaded only when tracing is on.
   const { tracing, backend_url, tls } = config;
-  const tracer =
-    tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
+  const tracer = tracing ? (await import('./telemetry/tracing.ts')).startTracing(backend_url, log) : null;
   const { app, close, telemetry, drain: announceDrain } = buildApp(config, log, tracer);
   const server = createHttpServer(
     app.fetch,

@@ -15,28 +15,19 @@ export const NO_ARGUMENTS =
   'there are no options: settings are environment variables, all of them in docs/configuration.md';
 
 /** Parses a number strictly: `Number` would read a blank as 0 and accept hexadecimal digits. A default is a number already. */
-const read = (form: RegExp) => (value: unknown) => (form.test(String(value)) ? Number(value) : Number.NaN);
+const read = (value: unknown) => (/^\d+$/.test(String(value)) ? Number(value) : Number.NaN);
 
-const number = (message: string) => z.number({ error: ({ code }) => (code === 'invalid_type' ? message : undefined) });
-
-const range = (min: number, max: number) => `must be from ${min} to ${max}`;
+const NOT_WHOLE = 'must be a whole number in decimal digits';
+const number = z.number({ error: ({ code }) => (code === 'invalid_type' ? NOT_WHOLE : undefined) });
 
 /** A whole number from `min` to `max`, both included. */
-export const wholeNumber = (min: number, max: number) =>
-  z.preprocess(
-    read(/^\d+$/),
-    number('must be a whole number in decimal digits').min(min, range(min, max)).max(max, range(min, max)),
-  );
+export function wholeNumber(min: number, max: number) {
+  const range = `must be from ${min} to ${max}`;
+  return z.preprocess(read, number.min(min, range).max(max, range));
+}
 
 /** A {@link wholeNumber} with a default. */
 export const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
-
-/** A decimal number. `.25` and `1e-3` are accepted, because other programs read the same variable. */
-export const fraction = (min: number, max: number) =>
-  z.preprocess(
-    read(/^(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i),
-    number('must be a decimal number such as 0.25').min(min, range(min, max)).max(max, range(min, max)),
-  );
 
 /** Whether a URL contains a user name or a password, as `fetch` parses it. */
 export function namesUser(url: string): boolean {

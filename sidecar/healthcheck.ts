@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../node/sidecar-connection.ts';
 import { HEALTH_PATH, type Hello } from '../proto/frames.ts';
-import { loadConfig } from './config.ts';
+import { loadConfig } from './common/config.ts';
 
 const TIMEOUT_MS = 8_000;
 const MAX_HELLO_BYTES = 1024 * 1024;

@@ -2,10 +2,9 @@
 import type { Logger } from 'pino';
 import { where } from '../node/log.ts';
 import { NO_ARGUMENTS } from '../node/settings.ts';
-import { createAttester, unavailableAttester } from './attesters/choose.ts';
+import { createAttester, createCpuCollector, unavailableAttester } from './choose.ts';
 import { AttesterError, failed } from './common/attester.ts';
-import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './config.ts';
-import { createCpuCollector } from './cpu/choose.ts';
+import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './common/config.ts';
 import { createLog, SocketError, startServer } from './server/server.ts';
 
 try {

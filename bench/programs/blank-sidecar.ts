@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from '../../proto/frames.ts';
-import { loadConfig } from '../../sidecar/config.ts';
+import { loadConfig } from '../../sidecar/common/config.ts';
 import { serveConnection } from '../../sidecar/server/connection.ts';
 import { listenOnSocket } from '../../sidecar/server/server.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';

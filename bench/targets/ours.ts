@@ -2,7 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/node-flags.ts';
-import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/config.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/common/config.ts';
 import { sleep } from '../system/clock.ts';
 import { tree } from '../system/proc.ts';
 import { freePort, pidOf, type StartOptions, startNode, stop } from '../system/process.ts';

@@ -16,7 +16,6 @@ import {
   socketPath,
   wholeNumber,
 } from '../../node/settings.ts';
-import { otelShape, type TracingConfig, tracingOf } from './otel-settings.ts';
 import { originOf } from './target.ts';
 
 // The environment variables with their meanings, values and defaults.
@@ -53,7 +52,8 @@ export const backendUrl = (key: string) =>
     )
     .transform((url) => url.replace(/\/+$/, ''));
 
-const own = z.object({
+/** Every variable with its description. docs/configuration.md is generated from this. */
+export const schema = z.object({
   HOST: z
     .string()
     .min(1)
@@ -196,8 +196,26 @@ const own = z.object({
 
 export { ConfigError, NO_ARGUMENTS };
 
-/** Every variable with its description. docs/configuration.md is generated from this. */
-export const schema = own.extend(otelShape);
+const protocol = z
+  .enum(['http/json', 'http/protobuf'], 'must be http/json or http/protobuf: spans are sent over HTTP')
+  .optional();
+
+/** OpenTelemetry's variables that decide whether there is tracing. Its libraries read the others (telemetry/tracing.ts). */
+const otel = z.object({
+  OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl.optional(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: httpUrl.optional(),
+  OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: protocol,
+  OTEL_TRACES_EXPORTER: z.enum(['otlp', 'none'], 'must be otlp or none').optional(),
+  OTEL_SDK_DISABLED: z.string().optional(),
+});
+
+/** @throws {ConfigError} */
+function isTraced(env: NodeJS.ProcessEnv): boolean {
+  const e = parseVariables(otel, env);
+  if (e.OTEL_TRACES_EXPORTER === 'none' || e.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return false;
+  return (e.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? e.OTEL_EXPORTER_OTLP_ENDPOINT) !== undefined;
+}
 
 /** Paths of a PEM certificate chain and its key. */
 export interface TlsFiles {
@@ -206,11 +224,11 @@ export interface TlsFiles {
 }
 
 /** Settings by their variables' names in lower case. Settings that belong together are one member. */
-export interface GatewayConfig extends Omit<Settings<z.output<typeof own>>, 'backend_api_key_file' | keyof TlsFiles> {
+export interface GatewayConfig
+  extends Omit<Settings<z.output<typeof schema>>, 'backend_api_key_file' | keyof TlsFiles> {
   /** null: plain HTTP. */
   readonly tls: TlsFiles | null;
-  /** null: off. */
-  readonly tracing: TracingConfig | null;
+  readonly tracing: boolean;
 }
 
 /** The path of the keys file, for `countersign keys`. */
@@ -234,7 +252,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   checkBackends(e);
   if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
     throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
-  const settings = settingsOf(own, e);
+  const settings = settingsOf(schema, e);
   const { tls_cert_file, tls_key_file } = settings;
   // Without API keys all clients are one caller, which may use the whole capacity.
   const per_key = e.API_KEYS_FILE === undefined ? 0 : null;
@@ -248,12 +266,12 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     max_tee_per_key: settings.max_tee_per_key ?? per_key,
     max_held_bytes_per_key: settings.max_held_bytes_per_key ?? per_key,
     tls: tls_cert_file === null || tls_key_file === null ? null : { tls_cert_file, tls_key_file },
-    tracing: tracingOf(e),
+    tracing: isTraced(env),
   };
 }
 
 /** Checks that either BACKEND_URL or BACKENDS_FILE is set, the latter without a key. @throws {ConfigError} */
-function checkBackends(e: z.output<typeof own>): void {
+function checkBackends(e: z.output<typeof schema>): void {
   if (e.BACKENDS_FILE === undefined) {
     if (e.BACKEND_URL === undefined) throw new ConfigError('BACKEND_URL is required');
     return;

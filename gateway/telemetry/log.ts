@@ -1,4 +1,5 @@
 // The gateway's log: JSON lines on stdout, written in batches. A terminal gets a readable form.
+// The batches are ours because `pino.destination` keeps a process from its end while a pipe is full or a disk is: it retries without limit.
 import { type Logger, pino } from 'pino';
 import { prettyLine } from '../../node/log.ts';
 

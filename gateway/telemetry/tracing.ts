@@ -11,7 +11,7 @@ import {
   SpanStatusCode,
   trace,
 } from '@opentelemetry/api';
-import { W3CTraceContextPropagator } from '@opentelemetry/core';
+import { getNumberFromEnv, getStringFromEnv, W3CTraceContextPropagator } from '@opentelemetry/core';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import {
@@ -26,7 +26,6 @@ import {
 import type { Logger } from 'pino';
 import type { Headers } from '../backend/backend.ts';
 import { VERSION } from '../base/config.ts';
-import type { TracingConfig } from '../base/otel-settings.ts';
 import { CLIENT_LEFT, type ExchangeEnd, type ExchangeTrace, PROVIDER, type Tracer, type Watch } from './telemetry.ts';
 
 // The spans of an exchange: the request, the backend's response, the attestation, and the sidecar's phases.
@@ -138,38 +137,53 @@ class Exchange implements ExchangeTrace {
 /** A collector that accepts no spans delays a shutdown by this much at most. */
 const CLOSE_MS = 3_000;
 
-interface TracingOptions extends TracingConfig {
-  /** null: there are several, and each exchange's watch has the one that was used. */
-  readonly backend_url: string | null;
-}
-
-export function startTracing(options: TracingOptions, log: Logger): Tracer {
-  const { endpoint, service_name, batch } = options;
+/**
+ * OpenTelemetry's variables say where spans go and which: the exporter and the resource read theirs, and what the SDK leaves to its caller
+ * is read below. The collector's headers may hold a key, and only the exporter reads them.
+ * @param backend_url null: there are several, and each exchange's watch has the one that was used.
+ */
+export function startTracing(backend_url: string | null, log: Logger): Tracer {
   const warn = (message: string) => log.warn({ reason: message.slice(0, 500) }, 'tracing');
   diag.setLogger({ error: warn, warn, info() {}, debug() {}, verbose() {} }, DiagLogLevel.WARN);
   const resource = defaultResource()
-    .merge(resourceFromAttributes({ 'service.name': service_name, 'service.version': VERSION }))
+    .merge(resourceFromAttributes({ 'service.name': 'countersign-gateway', 'service.version': VERSION }))
     .merge(detectResources({ detectors: [envDetector] }));
-  const processor = new BatchSpanProcessor({
-    // The exporter reads the collector's headers from the environment: they may hold a key and are used nowhere else.
-    exporter: new OTLPTraceExporter({ url: endpoint }),
-    scheduledDelayMillis: batch.delay_ms,
-    maxQueueSize: batch.queue,
-    maxExportBatchSize: batch.size,
-  });
-  const provider = new TracerProvider({ resource, sampler: samplerOf(options), spanProcessors: [processor] });
-  return createTracer(provider.getTracer('countersign', VERSION), backendOf(options), () =>
-    Promise.race([provider.shutdown(), new Promise<void>((resolve) => setTimeout(resolve, CLOSE_MS).unref())]),
+  const provider = new TracerProvider({ resource, sampler: samplerFromEnv(), spanProcessors: [batchesFromEnv()] });
+  const close = () =>
+    Promise.race([provider.shutdown(), new Promise<void>((resolve) => setTimeout(resolve, CLOSE_MS).unref())]);
+  return createTracer(
+    provider.getTracer('countersign', VERSION),
+    backend_url === null ? null : new URL(backend_url),
+    close,
   );
 }
 
-const backendOf = ({ backend_url }: TracingOptions) => (backend_url === null ? null : new URL(backend_url));
+function positiveFromEnv(name: string, fallback: number): number {
+  const value = getNumberFromEnv(name) ?? fallback;
+  if (Number.isFinite(value) && value > 0) return value;
+  diag.warn(`${name} must be a number above 0: its default is used`);
+  return fallback;
+}
 
-function samplerOf({ sampler, sampler_ratio }: TracingConfig): Sampler {
-  const root = sampler.endsWith('off')
-    ? new AlwaysOffSampler()
-    : sampler.endsWith('ratio')
-      ? new TraceIdRatioBasedSampler(sampler_ratio)
-      : new AlwaysOnSampler();
-  return sampler.startsWith('parentbased') ? new ParentBasedSampler({ root }) : root;
+/** With the defaults of OpenTelemetry's specification. */
+const batchesFromEnv = () =>
+  new BatchSpanProcessor({
+    exporter: new OTLPTraceExporter(),
+    scheduledDelayMillis: positiveFromEnv('OTEL_BSP_SCHEDULE_DELAY', 5_000),
+    exportTimeoutMillis: positiveFromEnv('OTEL_BSP_EXPORT_TIMEOUT', 30_000),
+    maxQueueSize: positiveFromEnv('OTEL_BSP_MAX_QUEUE_SIZE', 2048),
+    maxExportBatchSize: positiveFromEnv('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 512),
+  });
+
+function samplerFromEnv(): Sampler {
+  const roots = new Map<string, Sampler>([
+    ['always_on', new AlwaysOnSampler()],
+    ['always_off', new AlwaysOffSampler()],
+    ['traceidratio', new TraceIdRatioBasedSampler(getNumberFromEnv('OTEL_TRACES_SAMPLER_ARG') ?? 1)],
+  ]);
+  const name = getStringFromEnv('OTEL_TRACES_SAMPLER') ?? 'parentbased_always_on';
+  const root = roots.get(name.replace(/^parentbased_/, ''));
+  if (root !== undefined) return name.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root;
+  diag.warn('OTEL_TRACES_SAMPLER names no sampler: parentbased_always_on is used');
+  return new ParentBasedSampler({ root: new AlwaysOnSampler() });
 }

@@ -2,10 +2,8 @@
 import { DEMO_DEFAULTS, SIMULATED_DEFAULTS } from '../../demo/config.ts';
 import { schema as engine } from '../../demo/engine/config.ts';
 import { schema as gateway } from '../../gateway/base/config.ts';
-import { schema as sidecar } from '../../sidecar/config.ts';
+import { schema as sidecar } from '../../sidecar/common/config.ts';
 import { namesAndDefaults, variableTable } from './variables.ts';
-
-const isOtel = (name: string) => name.startsWith('OTEL_');
 
 export function configuration(): string {
   const demo = Object.entries({ ...DEMO_DEFAULTS, ...SIMULATED_DEFAULTS }).map(
@@ -23,13 +21,15 @@ What a client gets past a limit: [limits](operate.md#limits).
 
 ## Gateway
 
-${variableTable(gateway, (name) => !isOtel(name))}
+${variableTable(gateway)}
 
 ### Tracing
 
-Off unless an endpoint is set. OpenTelemetry's own variables, with their defaults here: ${namesAndDefaults(gateway, isOtel)}.
-Spans go out over HTTP as JSON. The exporter also reads \`OTEL_EXPORTER_OTLP_TIMEOUT\`, \`…_COMPRESSION\`, \`…_CERTIFICATE\`, \`…_CLIENT_KEY\`,
-\`…_CLIENT_CERTIFICATE\` and their \`…_TRACES_…\` forms.
+Off unless \`OTEL_EXPORTER_OTLP_ENDPOINT\` or \`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT\` is set. Spans go out over HTTP as JSON; \`grpc\` is refused.
+[OpenTelemetry's variables](https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/) apply, such as
+\`OTEL_SERVICE_NAME\` (\`countersign-gateway\`), \`OTEL_RESOURCE_ATTRIBUTES\`, \`OTEL_TRACES_SAMPLER\`, \`OTEL_TRACES_SAMPLER_ARG\`,
+\`OTEL_TRACES_EXPORTER\`, \`OTEL_SDK_DISABLED\`, \`OTEL_EXPORTER_OTLP_HEADERS\`, \`OTEL_EXPORTER_OTLP_PROTOCOL\`,
+\`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL\`, \`OTEL_BSP_SCHEDULE_DELAY\`, \`OTEL_BSP_MAX_QUEUE_SIZE\`, \`OTEL_BSP_MAX_EXPORT_BATCH_SIZE\`.
 
 ## Sidecar
 

@@ -14,23 +14,20 @@ interface Property {
 const SAFE_MAX = Number.MAX_SAFE_INTEGER;
 
 /** @throws {Error} naming a variable that has no meaning: `.describe()` gives it one. */
-export function variableTable(schema: z.ZodObject, names: (name: string) => boolean = () => true): string {
+export function variableTable(schema: z.ZodObject): string {
   const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
   const required = new Set(json.required ?? []);
-  const rows = Object.entries((json.properties ?? {}) as Record<string, Property>)
-    .filter(([name]) => names(name))
-    .map(([name, property]) => {
-      if (property.description === undefined) throw new Error(`${name} has no .describe() in its schema`);
-      return `| \`${name}\` | ${defaultOf(name, property, required.has(name))} | ${values(name, property)} | ${property.description} |`;
-    });
+  const rows = Object.entries((json.properties ?? {}) as Record<string, Property>).map(([name, property]) => {
+    if (property.description === undefined) throw new Error(`${name} has no .describe() in its schema`);
+    return `| \`${name}\` | ${defaultOf(name, property, required.has(name))} | ${values(name, property)} | ${property.description} |`;
+  });
   return ['| variable | default | values | meaning |', '|---|---|---|---|', ...rows].join('\n');
 }
 
 /** The names alone, each with its default where it has one: for variables whose meaning is known elsewhere. */
-export function namesAndDefaults(schema: z.ZodObject, names: (name: string) => boolean = () => true): string {
+export function namesAndDefaults(schema: z.ZodObject): string {
   const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
   return Object.entries((json.properties ?? {}) as Record<string, Property>)
-    .filter(([name]) => names(name))
     .map(([name, { default: value }]) => (value === undefined ? `\`${name}\`` : `\`${name}\` (\`${String(value)}\`)`))
     .join(', ');
 }

@@ -4,8 +4,8 @@ import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts
 import { appraiseCpu, type CpuReport, type TdxCollateral } from '../../verify/cpu/index.ts';
 import { collateralEnd, parseTdxQuote } from '../../verify/service.ts';
 import type { AttesterError } from '../common/attester.ts';
+import { INTEL_PCS_URL } from '../common/config.ts';
 import { until } from '../common/lock.ts';
-import { INTEL_PCS_URL } from '../config.ts';
 import { refused, unavailable } from './collector.ts';
 import {
   createService,

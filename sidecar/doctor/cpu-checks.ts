@@ -2,7 +2,7 @@
 
 import { dirname, join } from 'node:path';
 import type { CpuType } from '../../verify/cpu/index.ts';
-import { AZURE_TPM, type SidecarConfig } from '../config.ts';
+import { AZURE_TPM, type SidecarConfig } from '../common/config.ts';
 import { PROVIDERS } from '../cpu/collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host } from './host.ts';

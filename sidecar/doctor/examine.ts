@@ -1,5 +1,5 @@
 // Runs the doctor's checks, from the driver up to one verified attestation, in the order of repair.
-import type { SidecarConfig } from '../config.ts';
+import type { SidecarConfig } from '../common/config.ts';
 import { checkCpu } from './cpu-checks.ts';
 import { checkDriver, checkLkca, checkPersistence } from './driver-checks.ts';
 import type { Finding } from './finding.ts';

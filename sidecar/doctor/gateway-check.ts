@@ -3,7 +3,7 @@
 // gateway's canary sends one.
 import * as z from 'zod';
 import { readLimited } from '../../verify/service.ts';
-import type { SidecarConfig } from '../config.ts';
+import type { SidecarConfig } from '../common/config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import { type Host, reasonOf } from './host.ts';
 

@@ -1,6 +1,6 @@
 // `countersign doctor`: reports what this node has and lacks for attestation. Exits 0, 1 when a check fails, 2 on wrong usage.
 import { parseArgs } from 'node:util';
-import { ConfigError, loadConfig } from '../config.ts';
+import { ConfigError, loadConfig } from '../common/config.ts';
 import { examine, printFindings } from './examine.ts';
 import { exitCode } from './finding.ts';
 import { thisHost } from './host.ts';

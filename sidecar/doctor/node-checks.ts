@@ -1,7 +1,7 @@
 // The doctor's checks of the node itself: container, devices, mode, switches, the attester's requirements, the socket.
 import { dirname, join } from 'node:path';
 import { isSocketPath } from '../../node/settings.ts';
-import type { AttesterName, SidecarConfig } from '../config.ts';
+import type { AttesterName, SidecarConfig } from '../common/config.ts';
 import { needsNvattest, readsNewFormat } from '../driver/versions.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Facts, Host } from './host.ts';

@@ -12,7 +12,7 @@ import {
   type VerificationReport,
 } from '../../verify/index.ts';
 import { NRAS_KEYS_URL } from '../../verify/service.ts';
-import type { SidecarConfig } from '../config.ts';
+import type { SidecarConfig } from '../common/config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import { type DraftRaw, type Facts, type Host, messageOf, reasonOf, type Trial } from './host.ts';
 

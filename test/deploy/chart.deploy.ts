@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { loadConfig as loadGateway } from '../../gateway/base/config.ts';
-import { loadConfig as loadSidecar } from '../../sidecar/config.ts';
+import { loadConfig as loadSidecar } from '../../sidecar/common/config.ts';
 import { type Built, build, CHART, containersOf, type Manifest, render } from './manifests.ts';
 import { inNamespace, type Peer, reaches } from './network.ts';
 import { type Conforms, KUBERNETES, kubeconform, tool } from './tools.ts';

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { loadConfig } from '../../sidecar/config.ts';
+import { loadConfig } from '../../sidecar/common/config.ts';
 import { composeProgram } from '../support/compose-program.ts';
 import { MissingPart } from '../support/debian.ts';
 

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { schema as gatewaySchema } from '../../gateway/base/config.ts';
-import { schema as sidecarSchema } from '../../sidecar/config.ts';
+import { schema as sidecarSchema } from '../../sidecar/common/config.ts';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
 const FILES = ['compose.yaml', 'compose.cpu.yaml'];

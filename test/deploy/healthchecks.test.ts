@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
-import { unavailableAttester } from '../../sidecar/attesters/choose.ts';
+import { unavailableAttester } from '../../sidecar/choose.ts';
 import { AttesterError } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { startBackend } from '../support/backend.ts';

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig as loadGateway } from '../../gateway/base/config.ts';
-import { loadConfig as loadSidecar } from '../../sidecar/config.ts';
+import { loadConfig as loadSidecar } from '../../sidecar/common/config.ts';
 import { type Built, build, containersOf, type Manifest, OVERLAYS } from './manifests.ts';
 import { inNamespace, type Peer, reaches } from './network.ts';
 import { type Conforms, KUBERNETES, kubeconform, tool } from './tools.ts';

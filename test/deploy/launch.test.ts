@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { readLaunch, writeLaunch } from '../../proto/attestation/launch.ts';
-import { ConfigError, loadConfig, readLaunchFile } from '../../sidecar/config.ts';
+import { ConfigError, loadConfig, readLaunchFile } from '../../sidecar/common/config.ts';
 import { temporaryFolder } from '../support/harness.ts';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/launch.ts', import.meta.url));

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/node-flags.ts';
-import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/config.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/common/config.ts';
 
 const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
 

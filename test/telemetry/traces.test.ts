@@ -2,8 +2,11 @@ import { writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { diag } from '@opentelemetry/api';
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/base/config.ts';
+import { startTracing } from '../../gateway/telemetry/tracing.ts';
 import { answer, chatAnswer, chatStream } from '../support/backend.ts';
 import { CHAT, chat } from '../support/client.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
@@ -218,31 +221,67 @@ describe('without its variables', () => {
   const env = { BACKEND_URL: 'http://127.0.0.1:1/v1' };
   const endpoint = { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
   it('is off, and on by an endpoint alone', () => {
-    expect(loadConfig(env).tracing).toBeNull();
-    expect(loadConfig({ ...env, OTEL_SERVICE_NAME: 'x', OTEL_TRACES_SAMPLER: 'always_on' }).tracing).toBeNull();
-    expect(loadConfig(endpoint).tracing?.endpoint).toBe('http://127.0.0.1:4318/v1/traces');
-    const traces = { ...endpoint, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://127.0.0.1:1/spans' };
-    expect(loadConfig(traces).tracing?.endpoint).toBe('http://127.0.0.1:1/spans');
-    expect(loadConfig({ ...endpoint, OTEL_SDK_DISABLED: 'true' }).tracing).toBeNull();
-    expect(loadConfig({ ...endpoint, OTEL_TRACES_EXPORTER: 'none' }).tracing).toBeNull();
-  });
-
-  it.each([
-    ['.25', 0.25],
-    ['1.', 1],
-    ['1e-3', 0.001],
-  ])('takes the part that is traced as other readers of the variable do: %s', (given, part) => {
-    expect(loadConfig({ ...endpoint, OTEL_TRACES_SAMPLER_ARG: given }).tracing?.sampler_ratio).toBe(part);
+    expect(loadConfig(env).tracing).toBe(false);
+    expect(loadConfig({ ...env, OTEL_SERVICE_NAME: 'x', OTEL_TRACES_SAMPLER: 'always_on' }).tracing).toBe(false);
+    expect(loadConfig(endpoint).tracing).toBe(true);
+    expect(loadConfig({ ...env, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://127.0.0.1:1/spans' }).tracing).toBe(true);
+    expect(loadConfig({ ...endpoint, OTEL_SDK_DISABLED: 'True' }).tracing).toBe(false);
+    expect(loadConfig({ ...endpoint, OTEL_TRACES_EXPORTER: 'none' }).tracing).toBe(false);
   });
 
   it.each([
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317' }, /^OTEL_EXPORTER_OTLP_ENDPOINT must be an http/],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://me:secret@collector' }, /^OTEL_EXPORTER_OTLP_ENDPOINT .* no password$/],
     [{ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /^OTEL_EXPORTER_OTLP_PROTOCOL must be http/],
-    [{ OTEL_TRACES_SAMPLER: 'sometimes' }, /^OTEL_TRACES_SAMPLER must be one of/],
-    [{ OTEL_TRACES_SAMPLER_ARG: '2' }, /^OTEL_TRACES_SAMPLER_ARG /],
-    [{ OTEL_SDK_DISABLED: 'maybe' }, /^OTEL_SDK_DISABLED must be/],
-  ])('a wrong one stops the start: %j', (wrong, message) => {
+    [{ OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'grpc' }, /^OTEL_EXPORTER_OTLP_TRACES_PROTOCOL must be http/],
+    [{ OTEL_TRACES_EXPORTER: 'zipkin' }, /^OTEL_TRACES_EXPORTER must be otlp or none/],
+  ])('what it cannot do stops the start: %j', (wrong, message) => {
     expect(() => loadConfig({ ...env, ...wrong })).toThrow(ConfigError);
     expect(() => loadConfig({ ...env, ...wrong })).toThrow(message);
+  });
+});
+
+describe("OpenTelemetry's own variables", () => {
+  afterEach(() => void vi.unstubAllEnvs());
+
+  /** Begins an exchange under the variables: the flags that the backend gets, by those of the client, and what is logged. */
+  async function begin(variables: Record<string, string>, flags: string) {
+    for (const [name, given] of Object.entries(variables)) vi.stubEnv(name, given);
+    const lines: string[] = [];
+    const tracer = startTracing(null, pino({}, { write: (line: string) => void lines.push(line) }));
+    const headers: Record<string, string> = {};
+    tracer.begin(flags === '' ? {} : { traceparent: `00-${TRACE}-${PARENT}-${flags}` }).toBackend(headers);
+    await tracer.close();
+    diag.disable();
+    return { flags: headers.traceparent?.slice(-2), log: lines.join('') };
+  }
+
+  it.each([
+    // sampler, argument, and what the backend gets without a trace of the client's, with one that it samples, and one that it does not
+    ['', '', '01', '01', '00'],
+    ['always_on', '', '01', '01', '01'],
+    ['always_off', '', '00', '00', '00'],
+    ['traceidratio', '0', '00', '00', '00'],
+    ['traceidratio', '1.', '01', '01', '01'],
+    ['parentbased_always_off', '', '00', '01', '00'],
+    ['parentbased_traceidratio', '1e-9', '00', '01', '00'],
+    ['parentbased_traceidratio', '', '01', '01', '00'],
+  ])('choose the sampler: %j with %j', async (sampler, part, none, sampled, unsampled) => {
+    const variables = { OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: part };
+    expect(await begin(variables, '')).toEqual({ flags: none, log: '' });
+    expect(await begin(variables, '01')).toEqual({ flags: sampled, log: '' });
+    expect(await begin(variables, '00')).toEqual({ flags: unsampled, log: '' });
+  });
+
+  it.each([
+    ['OTEL_TRACES_SAMPLER', 'sometimes'],
+    ['OTEL_TRACES_SAMPLER', 'constructor'],
+    ['OTEL_BSP_MAX_EXPORT_BATCH_SIZE', '0'],
+    ['OTEL_BSP_MAX_QUEUE_SIZE', 'many'],
+    ['OTEL_EXPORTER_OTLP_TIMEOUT', '-1'],
+  ])('with a wrong value are logged, and their default applies: %s=%s', async (name, given) => {
+    const { flags, log } = await begin({ [name]: given }, '');
+    expect(flags).toBe('01');
+    expect(log).toContain(name);
   });
 });

@@ -1,6 +1,7 @@
 // The test bench: a machine with simulated GPUs and switches, as far as NVIDIA's own verifier can see, with its services.
+
+import { loadConfig } from '../../sidecar/common/config.ts';
 import type { ProgramEnvironment } from '../../sidecar/common/program.ts';
-import { loadConfig } from '../../sidecar/config.ts';
 import { type Machine, type MachineOptions, startMachine } from './machine.ts';
 import { sdkVenv, twinVenv } from './venv.ts';
 

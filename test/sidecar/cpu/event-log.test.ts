@@ -1,6 +1,6 @@
 // The log of a guest's measured boot, as the collector adds it to a quote.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { TSM_ENTRY } from '../../../sidecar/config.ts';
+import { TSM_ENTRY } from '../../../sidecar/common/config.ts';
 import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
 import { cutEventLog } from '../../../verify/cpu/evidence/event-log.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { INTEL_PCS_URL } from '../../../sidecar/config.ts';
+import { INTEL_PCS_URL } from '../../../sidecar/common/config.ts';
 import { createIntelCollateral, type IntelOptions } from '../../../sidecar/cpu/intel.ts';
 import { certify, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {

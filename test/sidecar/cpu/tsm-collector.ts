@@ -1,6 +1,6 @@
 // The collector of configfs-tsm over the kernel of fake-tsm.ts, as its tests start it, and what they look for.
 import { expect } from 'vitest';
-import { TSM_ENTRY } from '../../../sidecar/config.ts';
+import { TSM_ENTRY } from '../../../sidecar/common/config.ts';
 import { createTsmCollector, type TsmEvidence } from '../../../sidecar/cpu/tsm.ts';
 import type { FakeTsm } from './fake-tsm.ts';
 

@@ -1,7 +1,7 @@
 // Several at once ask the kernel for a report: other processes on the same entry, and callers of one collector.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { TSM_ENTRY } from '../../../sidecar/config.ts';
+import { TSM_ENTRY } from '../../../sidecar/common/config.ts';
 import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
 import { createFakeTsm, type FakeTsm, KEPT, REPORTS, snpBlobs } from './fake-tsm.ts';
 import { bytes, dataIn, GENERATION, gate, NEVER, PROVIDER, reason, STEPS, settled, start } from './tsm-collector.ts';

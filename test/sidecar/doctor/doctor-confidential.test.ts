@@ -2,7 +2,7 @@
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { loadConfig } from '../../../sidecar/config.ts';
+import { loadConfig } from '../../../sidecar/common/config.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
 import { checkBackend } from '../../../sidecar/doctor/gateway-check.ts';
 import { type Host, type NvmlFacts, thisHost } from '../../../sidecar/doctor/host.ts';

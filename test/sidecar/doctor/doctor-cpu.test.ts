@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL } from '../../../proto/frames.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
-import { ConfigError, loadConfig } from '../../../sidecar/config.ts';
+import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 import { createSessions } from '../../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';

@@ -1,5 +1,5 @@
 // A node for the doctor to look at: all is well on it, except for what a test lays over it.
-import { loadConfig } from '../../../sidecar/config.ts';
+import { loadConfig } from '../../../sidecar/common/config.ts';
 import { examine } from '../../../sidecar/doctor/examine.ts';
 import type { Finding } from '../../../sidecar/doctor/finding.ts';
 import type { Host, NvmlFacts, Ran } from '../../../sidecar/doctor/host.ts';

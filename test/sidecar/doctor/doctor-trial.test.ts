@@ -8,7 +8,7 @@ import { type Nonce, nonceOf } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL } from '../../../proto/frames.ts';
 import { makeToken, makeTokenKey } from '../../../sidecar/attesters/native/token.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
-import { loadConfig } from '../../../sidecar/config.ts';
+import { loadConfig } from '../../../sidecar/common/config.ts';
 import { examine } from '../../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
 import { type DraftRaw, type Trial, thisHost, trialAttestation } from '../../../sidecar/doctor/host.ts';

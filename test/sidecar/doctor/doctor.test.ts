@@ -1,6 +1,6 @@
 // The doctor on machines that a test makes up: healthy, and with one thing wrong at a time.
 import { describe, expect, test } from 'vitest';
-import { ConfigError, loadConfig } from '../../../sidecar/config.ts';
+import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 import { printFindings } from '../../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
 import type { Host, NvmlFacts } from '../../../sidecar/doctor/host.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { ConfigError, loadConfig } from '../../../sidecar/config.ts';
+import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 
 describe("the sidecar's configuration", () => {
   it.each([' ', '0x10', '1e3', '-1', '1.5', 'many'])('stops the start for a number that is written %j', (value) => {

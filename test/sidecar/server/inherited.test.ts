@@ -4,7 +4,7 @@ import { createServer, type RequestOptions, request } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, inheritedSocket, loadConfig } from '../../../sidecar/config.ts';
+import { ConfigError, inheritedSocket, loadConfig } from '../../../sidecar/common/config.ts';
 import { listenOnInherited, SocketError } from '../../../sidecar/server/server.ts';
 import { eventually, freePort, temporaryFolder } from '../../support/harness.ts';
 import { type RunningProcess, startCommand } from '../../support/process.ts';

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
-import { unavailableAttester } from '../../../sidecar/attesters/choose.ts';
+import { unavailableAttester } from '../../../sidecar/choose.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { createScheduler } from '../../../sidecar/signing/scheduler.ts';
 

@@ -1,43 +1,17 @@
 // The sidecar as a process that is killed and started again while requests run.
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { splitRaw } from '../../../proto/attestation/raw.ts';
-import { answer, type Backend, chatBody, chatStream, startBackend } from '../../support/backend.ts';
+import { answer, chatBody, chatStream } from '../../support/backend.ts';
 import { type Answer, ask, chat } from '../../support/client.ts';
-import { eventually, type Folder, type RunningGateway, startGateway, temporaryFolder } from '../../support/harness.ts';
-import { type RunningProcess, startProcess } from '../../support/process.ts';
+import { type Restartable, startRestartable } from '../../support/sidecar-process.ts';
 
-let folder: Folder;
-let backend: Backend;
-let gateway: RunningGateway;
-let sidecar: RunningProcess | null = null;
-let socket: string;
-
-function startSidecarProcess(cpu = 'off'): RunningProcess {
-  return startProcess('sidecar/main.ts', [], {
-    ATTESTER: 'simulated',
-    SIDECAR_SOCKET: socket,
-    SIMULATED_ROOT_DIR: join(folder.path, 'root'),
-    SIMULATED_COLLECTION_MS: '5',
-    CPU_EVIDENCE: cpu,
-  });
-}
-
-const health = async () => (await ask(`${gateway.url}/health`, { method: 'GET' })).json();
+let service: Restartable;
 
 beforeEach(async () => {
-  folder = temporaryFolder();
-  socket = join(folder.path, 'run', 'sidecar.sock');
-  backend = await startBackend();
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: socket, SIDECAR_WAIT_MS: '10000' });
+  service = await startRestartable();
 });
-afterEach(async () => {
-  await gateway.close();
-  if (sidecar?.child.exitCode === null) await sidecar.kill('SIGKILL');
-  await backend.close();
-  folder.remove();
-});
+afterEach(() => service.close());
 
 describe('the sidecar killed and started again under a steady stream of requests', () => {
   it.each([
@@ -46,10 +20,10 @@ describe('the sidecar killed and started again under a steady stream of requests
   ])(
     'loses no answer, crosses none, and leaves none without proof%s',
     async (_, cpu) => {
-      sidecar = startSidecarProcess(cpu);
-      await eventually(async () => (await health()).status === 'ok', 15_000);
+      let sidecar = service.startSidecar(cpu);
+      await service.healthy();
       let number = 0;
-      backend.script = (request, response) => {
+      service.backend.script = (request, response) => {
         const { stream, messages } = JSON.parse(request.body);
         if (stream) void chatStream(['answer to ', messages[0].content], 2)(request, response);
         else void answer(chatBody(`answer to ${messages[0].content}`))(request, response);
@@ -62,7 +36,7 @@ describe('the sidecar killed and started again under a steady stream of requests
         const record = {
           ...one,
           ms: 0,
-          got: chat(gateway.url, {
+          got: chat(service.gateway.url, {
             messages: [{ role: 'user', content: one.text }],
             stream: one.stream,
             ...(one.tee ? { tee: true } : {}),
@@ -77,8 +51,8 @@ describe('the sidecar killed and started again under a steady stream of requests
       for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
         await new Promise((resolve) => setTimeout(resolve, 700));
         await sidecar.kill(signal);
-        sidecar = startSidecarProcess(cpu);
-        await eventually(async () => (await health()).status === 'ok', 15_000);
+        sidecar = service.startSidecar(cpu);
+        await service.healthy();
       }
       await new Promise((resolve) => setTimeout(resolve, 500));
       clearInterval(timer);
@@ -105,7 +79,7 @@ describe('the sidecar killed and started again under a steady stream of requests
         expect(JSON.parse(splitRaw(attestation.raw).request).messages[0].content).toBe(text);
         expect(JSON.parse(splitRaw(attestation.raw).response).choices[0].message.content).toBe(`answer to ${text}`);
         // The root is kept: what was signed before a restart verifies after it.
-        const verdict = await ask(`${gateway.url}/~sev_gpu@1.0/verify`, { body: JSON.stringify(attestation) });
+        const verdict = await ask(`${service.gateway.url}/~sev_gpu@1.0/verify`, { body: JSON.stringify(attestation) });
         expect(verdict.text).toBe('true');
         proven++;
       }

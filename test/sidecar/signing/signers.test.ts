@@ -3,7 +3,7 @@ import { afterEach, expect, test } from 'vitest';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../../sidecar/common/attester.ts';
-import { ConfigError, loadConfig } from '../../../sidecar/config.ts';
+import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 import { checkCollected } from '../../../sidecar/signing/evidence-check.ts';
 import { appraiseEvidence } from '../../../verify/index.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';

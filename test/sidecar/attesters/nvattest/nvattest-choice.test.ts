@@ -1,6 +1,6 @@
 // Which drivers make the sidecar choose nvattest by itself, and which attester ATTESTER=auto chooses.
 import { describe, expect, test } from 'vitest';
-import { chooseAttester, nativeOrElse } from '../../../../sidecar/attesters/choose.ts';
+import { chooseAttester, nativeOrElse } from '../../../../sidecar/choose.ts';
 import { type Attester, AttesterError } from '../../../../sidecar/common/attester.ts';
 import { driverVersionIn, needsNvattest, readsNewFormat } from '../../../../sidecar/driver/versions.ts';
 

@@ -7,7 +7,7 @@ import { afterAll, beforeEach } from 'vitest';
 import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createNvattestAttester } from '../../../../sidecar/attesters/nvattest/nvattest.ts';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { loadConfig } from '../../../../sidecar/config.ts';
+import { loadConfig } from '../../../../sidecar/common/config.ts';
 import { makeReport } from '../../../twin/report.ts';
 
 export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));

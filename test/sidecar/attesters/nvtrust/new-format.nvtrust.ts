@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { createAttester } from '../../../../sidecar/attesters/choose.ts';
+import { createAttester } from '../../../../sidecar/choose.ts';
 import type { Attester } from '../../../../sidecar/common/attester.ts';
-import { loadConfig } from '../../../../sidecar/config.ts';
+import { loadConfig } from '../../../../sidecar/common/config.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { freshNonce } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';

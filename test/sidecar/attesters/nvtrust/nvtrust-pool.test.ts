@@ -10,7 +10,7 @@ import {
   type NvtrustOptions,
 } from '../../../../sidecar/attesters/nvtrust/nvtrust.ts';
 import type { Attester } from '../../../../sidecar/common/attester.ts';
-import { loadConfig } from '../../../../sidecar/config.ts';
+import { loadConfig } from '../../../../sidecar/common/config.ts';
 import { freshNonce, never } from '../../../support/attest.ts';
 import { eventually, type Folder, temporaryFolder } from '../../../support/harness.ts';
 

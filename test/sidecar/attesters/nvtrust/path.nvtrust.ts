@@ -7,7 +7,7 @@ import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { createNvtrustAttester } from '../../../../sidecar/attesters/nvtrust/nvtrust.ts';
-import { loadConfig } from '../../../../sidecar/config.ts';
+import { loadConfig } from '../../../../sidecar/common/config.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';
 import { parseToken } from '../../../../verify/token/token.ts';
 import { freshNonce, never } from '../../../support/attest.ts';

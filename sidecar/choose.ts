@@ -1,17 +1,26 @@
-// Chooses the attester that the configuration names.
+// Chooses what the configuration names: the attester, and the collector of the processor's evidence.
+import { hash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Nonce } from '../../proto/attestation/raw.ts';
-import { type Attester, AttesterError, failed } from '../common/attester.ts';
-import { shared, until } from '../common/lock.ts';
-import type { SidecarConfig } from '../config.ts';
-import { refusal } from '../driver/errors.ts';
-import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from '../driver/versions.ts';
-import { createNativeAttester } from './native/native.ts';
-import { createNrasAttester } from './nras/nras.ts';
-import { createNvattestAttester } from './nvattest/nvattest.ts';
-import { createNvtrustAttester } from './nvtrust/nvtrust.ts';
-import { createSimulatedAttester } from './simulated/simulated.ts';
+import type { Nonce } from '../proto/attestation/raw.ts';
+import { createNativeAttester } from './attesters/native/native.ts';
+import { createNrasAttester } from './attesters/nras/nras.ts';
+import { createNvattestAttester } from './attesters/nvattest/nvattest.ts';
+import { createNvtrustAttester } from './attesters/nvtrust/nvtrust.ts';
+import { createSimulatedAttester } from './attesters/simulated/simulated.ts';
+import { type Attester, AttesterError, failed } from './common/attester.ts';
+import { AZURE_TPM, type SidecarConfig } from './common/config.ts';
+import { shared, until } from './common/lock.ts';
+import { createAmdEndorsements, readCertificateTable } from './cpu/amd.ts';
+import { createAzureCollector } from './cpu/azure.ts';
+import type { CpuCollector } from './cpu/collector.ts';
+import { createIntelCollateral } from './cpu/intel.ts';
+import { createSimulatedCpu } from './cpu/simulated/simulated.ts';
+import { createTsmCollector } from './cpu/tsm.ts';
+import { refusal } from './driver/errors.ts';
+import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from './driver/versions.ts';
 
 /** @throws {AttesterError} when the named attester cannot run here. */
 export async function createAttester(config: SidecarConfig, log: Logger): Promise<Attester> {
@@ -200,5 +209,62 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
       return attester.attest(nonce, signal, device);
     },
     close: async () => made?.close(),
+  };
+}
+
+// The processor's evidence.
+
+/** @param launch the launch file's text; null without one. @returns null: CPU_EVIDENCE is off. */
+export async function createCpuCollector(
+  config: SidecarConfig,
+  launch: string | null,
+  log: Logger,
+): Promise<CpuCollector | null> {
+  if (config.cpu_evidence === 'off') return null;
+  if (config.attester === 'simulated')
+    return createSimulatedCpu({
+      type: config.simulated_cpu,
+      rootDir: config.simulated_root_dir,
+      collectionMs: config.simulated_cpu_ms,
+      launch: launch === null ? null : hash('sha256', launch, 'buffer'),
+    });
+  const options = {
+    cache_dir: join(config.collateral_dir, 'cpu'),
+    fetch: globalThis.fetch,
+    onFailure: (message: string) => log.warn({ reason: message }, 'endorsements of the processor'),
+  };
+  const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url });
+  const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url });
+  const environment = { PATH: config.worker_environment.PATH ?? '', TPM2TOOLS_TCTI: `device:${AZURE_TPM}` };
+  return lazyCollector(async () => {
+    // Behind Azure's paravisor there is a TPM in place of configfs-tsm.
+    if (!existsSync(dirname(config.tsm_entry)) && existsSync(AZURE_TPM))
+      return createAzureCollector({ amd, intel, fetch: globalThis.fetch, environment });
+    return createTsmCollector({
+      entry: config.tsm_entry,
+      endorse({ type, report, auxblob }, signal) {
+        if (type !== 'SEV_SNP') return intel.endorse({ report }, signal);
+        return amd.endorse({ report, certificates: readCertificateTable(auxblob, options.onFailure) }, signal);
+      },
+    });
+  });
+}
+
+/** Makes the collector at the first report, and tries again at later ones until it succeeds: a driver may be loaded later. */
+function lazyCollector(make: () => Promise<CpuCollector>): CpuCollector {
+  let made: CpuCollector | null = null;
+  const create = shared(async () => {
+    made = await make();
+    return made;
+  });
+  return {
+    get type() {
+      return made?.type ?? null;
+    },
+    simulated: null,
+    async collect(reportData, signal) {
+      const collector = made ?? (await until(create(), signal));
+      return collector.collect(reportData, signal);
+    },
   };
 }

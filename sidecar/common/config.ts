@@ -13,10 +13,10 @@ import {
   type Settings,
   settingsOf,
   socketPath,
-} from '../node/settings.ts';
-import { readLaunch } from '../proto/attestation/launch.ts';
-import { JsonTextError } from '../proto/json.ts';
-import type { ProgramEnvironment } from './common/program.ts';
+} from '../../node/settings.ts';
+import { readLaunch } from '../../proto/attestation/launch.ts';
+import { JsonTextError } from '../../proto/json.ts';
+import type { ProgramEnvironment } from './program.ts';
 
 export { ConfigError };
 
