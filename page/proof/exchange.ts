@@ -2,7 +2,7 @@
 import { sha256Hex } from '../../proto/attestation/raw.ts';
 import { batchNonce, readBatch } from '../../verify/binding/batch.ts';
 import type { Attestation } from '../../verify/index.ts';
-import { el } from '../dom.ts';
+import { el } from '../base/dom.ts';
 import { partsOf, type Subject } from './subject.ts';
 
 /** More than this is not laid out; the download has it all. */

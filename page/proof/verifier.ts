@@ -8,7 +8,7 @@ import {
   type VerificationReport,
   type VerifyOptions,
 } from '../../verify/index.ts';
-import { ask, type Service } from '../gateway.ts';
+import { ask, type Service } from '../base/gateway.ts';
 import type { Subject } from './subject.ts';
 
 export interface Settings {

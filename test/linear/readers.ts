@@ -1,5 +1,5 @@
 // The readers of proto, verify and page, and everything that is fuzzed.
-import { type Listener, readAnswer } from '../../page/stream.ts';
+import { type Listener, readAnswer } from '../../page/base/stream.ts';
 import type { Attestation } from '../../proto/attestation/attestation.ts';
 import { readLaunch } from '../../proto/attestation/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/attestation/raw.ts';
@@ -381,7 +381,7 @@ const ofVerify = (world: World): readonly Reader[] => {
 const IGNORED: Listener = { content() {}, reasoning() {}, refusal() {}, toolCall() {}, signing() {} };
 
 const ofPage: readonly Reader[] = inChunks(
-  'page/stream: readAnswer',
+  'page/base/stream: readAnswer',
   LINES,
   async (pieces) => {
     await readAnswer(answering(pieces, 'text/event-stream'), IGNORED);
