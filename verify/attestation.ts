@@ -18,13 +18,13 @@ import {
 import { requireWebCrypto } from './common/webcrypto.ts';
 import type { CpuClaims } from './cpu/cpu-options.ts';
 import { verifyDevices } from './gpu/devices.ts';
-import type { VerifiedDevice } from './gpu/topology.ts';
-import { refuseUnknownOptions } from './policy/known-options.ts';
+import type { DeviceClaims, VerifiedDevice } from './gpu/topology.ts';
 import {
   type Context,
-  type DeviceClaims,
+  cpuOptionsOf,
   type Expected,
   readOptions,
+  refuseUnknownOptions,
   type TokenClaims,
   type VerificationReport,
   type Verified,
@@ -139,13 +139,19 @@ async function checkProcessor(
   { cpu, evidence = [] }: Attestation,
   rawHash: string,
   raw: RawParts | null,
-  { at, options }: Context,
+  context: Context,
 ): Promise<CpuClaims | null> {
-  const { cpu: ofCpu, session, expected } = options;
+  const { cpu: ofCpu, session, expected } = context.options;
   if ([cpu, ofCpu, session, expected?.challenge].every((one) => one === undefined)) return null;
   const { checkAnswerCpu } = await import('./cpu/binding.ts');
   const answer = { rawHash, timestamp: raw?.timestamp ?? null, session: raw?.session, evidence };
-  return checkAnswerCpu(list, cpu, answer, { ...options, at });
+  return checkAnswerCpu(
+    list,
+    cpu,
+    answer,
+    { session: session ?? null, challenge: expected?.challenge },
+    cpuOptionsOf(context),
+  );
 }
 
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */

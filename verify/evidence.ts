@@ -3,15 +3,15 @@ import type { Evidence } from '../proto/attestation/attestation.ts';
 import { readDevices } from './binding/input.ts';
 import { CheckFailure, CheckList, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
+import type { Collateral } from './gpu/collateral.ts';
 import { parseEvidence } from './gpu/device-evidence.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import { rimIds } from './gpu/nvidia.ts';
 import { checkRim, firstEnd } from './gpu/reference-values.ts';
-import { refuseUnknownOptions } from './policy/known-options.ts';
+import type { DeviceClaims } from './gpu/topology.ts';
 import {
-  type Collateral,
-  type DeviceClaims,
   readOptions,
+  refuseUnknownOptions,
   type VerificationReport,
   type VerifiedEvidence,
   type VerifyOptions,

@@ -11,8 +11,13 @@ import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { verifyDevices } from './gpu/devices.ts';
-import { refuseUnknownOptions } from './policy/known-options.ts';
-import { readOptions, type VerificationReport, type VerifyOptions } from './policy/options.ts';
+import {
+  cpuOptionsOf,
+  readOptions,
+  refuseUnknownOptions,
+  type VerificationReport,
+  type VerifyOptions,
+} from './policy/options.ts';
 import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 
 export interface SessionReport extends VerificationReport {
@@ -45,8 +50,7 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
   refuseUnknownOptions(options);
   await requireWebCrypto();
   const context = readOptions(options);
-  const { at, simulatedRoot: simulatedRoots, without, cpu: { roots, collateral, policy, reference } = {} } = options;
-  const { context: cpuContext } = readCpuOptions({ at, roots, collateral, policy, reference, simulatedRoots, without });
+  const { context: cpuContext } = readCpuOptions(cpuOptionsOf(context));
   const list = new CheckList(options.stopAtFailure);
   const given = await list.run('form', [], () => formOf(input));
   const nonce = given === null ? null : toHex(await digest('SHA-256', utf8(given.statement)));
@@ -68,7 +72,7 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     cpu: await checkCpu(list, form, { rawHash: null, timestamp: null, evidence }, expected, cpuContext),
     about: 'session',
     nvidia: context.nvidia,
-    ownCpuRoots: roots !== undefined,
+    ownCpuRoots: options.cpu?.roots !== undefined,
     challenged: expected.challenge !== undefined,
     namesSession: false,
   };

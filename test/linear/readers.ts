@@ -18,8 +18,8 @@ import { isPartOf, sameTokens, sameValue } from '../../verify/binding/json-equal
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/common/bytes.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
-import { appraiseSession } from '../../verify/cpu/index.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
+import { appraiseSession } from '../../verify/cpu.ts';
 import { earOfCpu } from '../../verify/forms/ear.ts';
 import { exportCmw, exportCvm1 } from '../../verify/forms/export.ts';
 import { fetchNrasKeys, fetchRim } from '../../verify/gpu/collateral.ts';

@@ -1,4 +1,4 @@
-// The arrows between rooms (CONTRIBUTING.md), and that no file leads back to itself.
+// The arrows between rooms (CONTRIBUTING.md), and that no file or folder leads back to itself.
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -9,8 +9,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   node: ['proto'],
   verify: ['proto', 'sealed'],
   sealed: [],
-  sidecar: ['proto', 'node', 'verify/index.ts', 'verify/service.ts', 'verify/cpu/index.ts'],
-  gateway: ['proto', 'node', 'sealed', 'verify/index.ts', 'verify/service.ts', 'verify/cpu/index.ts'],
+  sidecar: ['proto', 'node', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
+  gateway: ['proto', 'node', 'sealed', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
   page: ['proto', 'verify'],
   demo: ['gateway/base/config.ts', 'gateway/node-flags.ts', 'sidecar/config.ts'],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/support'],
@@ -35,16 +35,21 @@ const roomOf = (file: string): string => file.split('/', 1)[0] ?? '';
 const files = globSync(Object.keys(MAY_IMPORT).map((room) => `${room}/**/*.ts`));
 const imports = files.flatMap(importsOf);
 
-/** Files that lead back to `file` by their imports, those of types included: the way there, or null. */
-function cycleAt(file: string, way: readonly string[] = [], done = new Set<string>()): readonly string[] | null {
-  if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
-  if (done.has(file)) return null;
+/** A way on which `start` leads back to itself by imports, those of types included; null: there is none. */
+function cycleAt(
+  start: string,
+  imports: readonly Import[],
+  done = new Set<string>(),
+  way: readonly string[] = [],
+): readonly string[] | null {
+  if (way.includes(start)) return [...way.slice(way.indexOf(start)), start];
+  if (done.has(start)) return null;
   for (const { from, to } of imports) {
-    if (from !== file) continue;
-    const cycle = cycleAt(to, [...way, file], done);
+    if (from !== start) continue;
+    const cycle = cycleAt(to, imports, done, [...way, start]);
     if (cycle !== null) return cycle;
   }
-  done.add(file);
+  done.add(start);
   return null;
 }
 
@@ -87,7 +92,16 @@ describe('the rooms', () => {
   it.each(['proto', 'verify', 'sealed', 'sidecar', 'gateway', 'page'])('%s has no circle of imports', (room) => {
     const done = new Set<string>();
     const ofRoom = files.filter((file) => roomOf(file) === room);
-    expect(ofRoom.map((file) => cycleAt(file, [], done)).find((cycle) => cycle !== null) ?? 'none').toBe('none');
+    expect(ofRoom.map((file) => cycleAt(file, imports, done)).find((cycle) => cycle !== null) ?? 'none').toBe('none');
+  });
+
+  it.each(['verify', 'page'])('%s has no circle of folders, its own files being one', (room) => {
+    const inside = imports.filter(({ from, to }) => roomOf(from) === room && roomOf(to) === room);
+    const folders = inside.map(({ from, to }) => ({ from: dirname(from), to: dirname(to) }));
+    const between = folders.filter(({ from, to }) => from !== to);
+    const done = new Set<string>();
+    const cycles = between.map(({ from }) => cycleAt(from, between, done));
+    expect(cycles.find((cycle) => cycle !== null) ?? 'none').toBe('none');
   });
 
   it('proto imports no package of Node', () => {
