@@ -172,7 +172,7 @@ async function checkHash({ raw, nonce, batch: member }: Attestation, expected: s
       'raw has a lone surrogate, so it is no text that could have been hashed',
     );
   const rawHash = await sha256Hex(raw);
-  const batch = member === undefined ? null : checkBatch(member, rawHash, nonce);
+  const batch = member === undefined ? null : await checkBatch(member, rawHash, nonce);
   if (batch === null && rawHash !== nonce)
     throw new CheckFailure('raw_hash_mismatch', 'nonce is not the SHA-256 of raw');
   if (expected !== undefined && expected.toLowerCase() !== nonce)

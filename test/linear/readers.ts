@@ -11,7 +11,7 @@ import { joined } from '../../proto/stream/json-parts.ts';
 import { recordEvents } from '../../proto/stream/record-events.ts';
 import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/stream/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
-import { checkBatch, sha256 } from '../../verify/binding/batch.ts';
+import { checkBatch } from '../../verify/binding/batch.ts';
 import { attestationOf, compareTranscript } from '../../verify/binding/exchange.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/binding/input.ts';
 import { isPartOf, sameTokens, sameValue } from '../../verify/binding/json-equality.ts';
@@ -200,9 +200,8 @@ const ofVerify = (world: World): readonly Reader[] => {
     ),
     reader('verify/batch: checkBatch, its path', ['JSON'], ({ text }) => {
       const path = JSON.parse(text);
-      checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
+      return checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
     }),
-    reader('verify/batch: sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
     reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
     reader('verify/json-equality: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);
