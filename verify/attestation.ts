@@ -17,7 +17,8 @@ import {
 } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
 import type { CpuClaims } from './cpu/cpu-options.ts';
-import { verifyDevices } from './gpu/devices.ts';
+import { inputOf } from './gpu/device-evidence.ts';
+import { OF_DEVICES, verifyDevices } from './gpu/devices.ts';
 import type { DeviceClaims, VerifiedDevice } from './gpu/topology.ts';
 import {
   type Context,
@@ -240,19 +241,6 @@ function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: Toke
   return token.devices.map(deviceKind);
 }
 
-/** The checks of evidence. Evidence may be absent only where NVIDIA signed the token. */
-const OF_DEVICES = [
-  'report_form',
-  'report_nonce',
-  'report_signature',
-  'report_chain',
-  'report_fwid',
-  'revocation',
-  'reference_values',
-  'device_mode',
-  'topology',
-] as const;
-
 async function checkEvidence(
   list: CheckList,
   { evidence, nonce }: Attestation,
@@ -261,10 +249,9 @@ async function checkEvidence(
   context: Context,
 ): Promise<VerifiedDevice[]> {
   if (evidence !== undefined) {
-    const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
-    return verifyDevices(list, inputs, nonce, token?.devices ?? [], context);
+    return verifyDevices(list, evidence.map(inputOf), nonce, token?.devices ?? [], context);
   }
-  // Without evidence everything rests on the token, which must then state a result.
+  // Evidence may be absent only where NVIDIA signed the token, which must then state a result.
   const appraised = claims?.signature === 'nvidia-signed' && token?.overallResult === true;
   for (const name of OF_DEVICES)
     await list.run(name, name === 'report_form' ? ['form'] : ['report_form', 'token_shape'], () => {

@@ -10,7 +10,9 @@ import { type CpuForm, checkCpu, checkDevices, checkSignature, readSession, read
 import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
+import { inputOf } from './gpu/device-evidence.ts';
 import { verifyDevices } from './gpu/devices.ts';
+import { REQUIRED_OF_DEVICES } from './gpu/report-check.ts';
 import {
   cpuOptionsOf,
   readOptions,
@@ -55,8 +57,7 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
   const given = await list.run('form', [], () => formOf(input));
   const nonce = given === null ? null : toHex(await digest('SHA-256', utf8(given.statement)));
   const evidence = given?.gpu ?? [];
-  const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
-  const devices = await verifyDevices(list, inputs, nonce, [], context);
+  const devices = await verifyDevices(list, evidence.map(inputOf), nonce, [], context);
   const form = await list.run('cpu_form', ['form'], async () =>
     ofAllListed(await readSession(given?.member, evidence), evidence.length),
   );
@@ -129,10 +130,7 @@ function formOf(input: unknown) {
 /** The checks that a session must pass. The relying party judges firmware levels, revocation and modes. */
 const REQUIRED_CHECKS: ReadonlySet<CheckName> = new Set([
   'form',
-  'report_form',
-  'report_nonce',
-  'report_signature',
-  'report_chain',
+  ...REQUIRED_OF_DEVICES,
   'cpu_form',
   'cpu_signature',
   'cpu_chain',

@@ -11,7 +11,7 @@ import {
 import { isObject, JsonTextError } from '../../proto/json.ts';
 import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../common/checks.ts';
-import { parseChain, parseEvidence } from '../gpu/device-evidence.ts';
+import { inputOf, parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { parseCpu } from './cpu-member.ts';
@@ -283,8 +283,8 @@ function checkWindow({ not_before, not_after }: Statement, seconds: number): voi
 export async function checkDevices({ statement }: Session, evidence: readonly Evidence[]) {
   if (evidence.length === 0)
     throw new CheckFailure('cpu_devices_mismatch', "there is no evidence whose devices could be the session's");
-  for (const [index, { arch, report, certificate_chain: chain }] of evidence.entries()) {
-    const key = await keyOf(parseEvidence({ arch, report, chain, nonce: null }).chain);
+  for (const [index, one] of evidence.entries()) {
+    const key = await keyOf(parseEvidence(inputOf(one)).chain);
     if (key === null || !statement.devices.includes(key))
       throw new CheckFailure('cpu_devices_mismatch', `device ${index} is not one of the session's`);
   }

@@ -45,6 +45,9 @@ export interface Collateral {
   refused?(query: RimQuery | OcspQuery): Promise<void>;
 }
 
+/** Collateral that has nothing. */
+export const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
+
 export interface CollateralOptions extends ServiceOptions {
   /** RIM documents by their id, or without ids: these are found by the version and the chip that they name. */
   readonly rims?: ReadonlyMap<string, string | Uint8Array> | Iterable<string | Uint8Array>;

@@ -30,6 +30,19 @@ export interface Without {
   readonly revocation?: boolean | undefined;
 }
 
+/** The checks on a device whose evidence could be read. */
+const OF_ONE_DEVICE = [
+  'report_nonce',
+  'report_signature',
+  'report_chain',
+  'report_fwid',
+  'revocation',
+  'reference_values',
+  'device_mode',
+] as const;
+/** All checks that {@link verifyDevices} makes. */
+export const OF_DEVICES = ['report_form', ...OF_ONE_DEVICE, 'topology'] as const;
+
 interface DeviceToVerify {
   readonly index: number;
   readonly arch: string;
@@ -95,16 +108,7 @@ const keysOf = ({ chain }: ParsedEvidence) => chain.slice(0, 2).map(({ spki }) =
 
 /** Lists the checks that cannot run on evidence that cannot be read. */
 async function skipUnreadable(list: CheckList, index: number): Promise<null> {
-  for (const name of [
-    'report_nonce',
-    'report_signature',
-    'report_chain',
-    'report_fwid',
-    'revocation',
-    'reference_values',
-    'device_mode',
-  ] as const)
-    await list.run(name, ['report_form'], () => seen(''), index);
+  for (const name of OF_ONE_DEVICE) await list.run(name, ['report_form'], () => seen(''), index);
   return null;
 }
 

@@ -115,7 +115,7 @@ function checkFabric(gpus: readonly IndexedDevice[], switches: readonly IndexedD
     throw mismatch(`the switches name ${ports.size} GPUs, and ${gpus.length} signed`);
 }
 
-const isProtected = ({ claims }: VerifiedDevice) => claims.mode === 'ppcie';
+export const isProtected = ({ claims }: VerifiedDevice) => claims.mode === 'ppcie';
 
 /** null: the report has no such field. */
 function statedMode({ claims, opaque }: VerifiedDevice): string | null {

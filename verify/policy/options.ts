@@ -13,7 +13,7 @@ import {
   refuseUnknownCpuOptions,
   type VerifiedSession,
 } from '../cpu/cpu-options.ts';
-import type { Collateral } from '../gpu/collateral.ts';
+import { type Collateral, OFFLINE } from '../gpu/collateral.ts';
 import type { DeviceContext, Without } from '../gpu/devices.ts';
 import { deviceRoots, rimRoots } from '../gpu/nvidia.ts';
 import type { DeviceClaims } from '../gpu/topology.ts';
@@ -196,9 +196,6 @@ export interface Context extends DeviceContext {
   readonly at: Date;
   readonly clocks: DeviceContext['clocks'] & { readonly token: Date };
 }
-
-/** Collateral that has nothing. */
-const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
 
 /** @throws {TypeError} naming the option that cannot be used. */
 export function readOptions(options: VerifyOptions): Context {
