@@ -1,5 +1,5 @@
 // What the service is now: asked again every few seconds while somebody looks, so that the page says so when a part goes or comes back.
-import { GatewayError, getService, type Service } from './gateway.ts';
+import { GatewayError, getService, type Service } from './base/gateway.ts';
 import { cannotVerify, type Settings } from './proof/verifier.ts';
 
 const INTERVAL_MS = 5_000;

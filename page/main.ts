@@ -1,10 +1,11 @@
 // The page: its two views, and what the service says of itself.
+
+import { byId } from './base/dom.ts';
+import type { GatewayError, Service } from './base/gateway.ts';
 import { createComposer } from './chat/composer.ts';
 import { createConversation } from './chat/conversation.ts';
 import { createSealing } from './chat/sealing.ts';
 import { createCheck } from './check/check.ts';
-import { byId } from './dom.ts';
-import type { GatewayError, Service } from './gateway.ts';
 import { createLive, type Status } from './live.ts';
 import { OWN_VERIFIER } from './proof/keep.ts';
 import { isLink } from './proof/link.ts';

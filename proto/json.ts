@@ -16,8 +16,6 @@ export class JsonTextError extends Error {
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** `,` `:` `[` `{`: one of them precedes every name and every value but the first. */
-const BEFORE_VALUE: readonly boolean[] = Array.from({ length: 128 }, (_, c) => ',:[{'.includes(String.fromCharCode(c)));
 
 /**
  * Whether a JSON text has at most `max` names and values; empty objects and arrays count twice. Untrusted text is checked before it is
@@ -28,14 +26,16 @@ export function hasAtMost(text: string, max: number): boolean {
   let count = 0;
   let strings = 0;
   for (let i = 0; i < text.length; i++) {
-    const c = text.charCodeAt(i);
-    if (c === QUOTE) {
+    const c = text[i];
+    if (c === '"') {
       // A text with more strings than names and values is no JSON, so the rest is not read.
       if (++strings > max + 1) return false;
       const end = endOfString(text, i);
       if (end < 0) return true;
       i = end - 1;
-    } else if (BEFORE_VALUE[c] === true && ++count > max) return false;
+    }
+    // One of these precedes every name and every value except the first.
+    else if ((c === ',' || c === ':' || c === '[' || c === '{') && ++count > max) return false;
   }
   return true;
 }
@@ -198,30 +198,34 @@ function readByMembers(text: string): Record<string, unknown> {
   );
 }
 
+/**
+ * Parses a JSON text in which each object names a member once: parsers differ in which of two they take.
+ * @throws {SyntaxError} it is not JSON. @throws {JsonTextError} an object, at any depth, names a member twice.
+ */
+export function parseStrict(text: string): unknown {
+  const value = parseJson(text);
+  if (duplicateMember(text) !== null) throw new JsonTextError('a member appears twice');
+  return value;
+}
+
 /** Returns a name that occurs twice in one object, at any depth, or is `forbidden`; null: there is none. @param text JSON. */
 export function duplicateMember(text: string, forbidden?: string): string | null {
-  // For each open object the set of its names, 'nameless' before the first; for each open array null.
-  const open: (Set<string> | 'nameless' | null)[] = [];
+  // For each open object the set of its names; for each open array null.
+  const open: (Set<string> | null)[] = [];
   for (let i = 0; i < text.length; i++) {
     const c = text[i];
-    if (c === '{') open.push('nameless');
+    if (c === '{') open.push(new Set());
     else if (c === '[') open.push(null);
     else if (c === '}' || c === ']') open.pop();
     else if (c === '"') {
-      const start = i;
-      let escaped = false;
-      for (i++; text[i] !== '"'; i++)
-        if (text[i] === '\\') {
-          escaped = true;
-          i++;
-        }
+      const end = skipString(text, i);
       const names = open.at(-1) ?? null;
-      if (names === null || text[skipSpace(text, i + 1)] !== ':') continue;
-      const name = escaped ? (JSON.parse(text.slice(start, i + 1)) as string) : text.slice(start + 1, i);
-      if (name === forbidden) return name;
-      if (names === 'nameless') open[open.length - 1] = new Set([name]);
-      else if (names.has(name)) return name;
-      else names.add(name);
+      if (names !== null && text[skipSpace(text, end)] === ':') {
+        const name = JSON.parse(text.slice(i, end)) as string;
+        if (name === forbidden || names.has(name)) return name;
+        names.add(name);
+      }
+      i = end - 1;
     }
   }
   return null;

@@ -17,14 +17,15 @@ import {
 } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
 import type { CpuClaims } from './cpu/cpu-options.ts';
-import { verifyDevices } from './gpu/devices.ts';
-import type { VerifiedDevice } from './gpu/topology.ts';
-import { refuseUnknownOptions } from './policy/known-options.ts';
+import { inputOf } from './gpu/device-evidence.ts';
+import { OF_DEVICES, verifyDevices } from './gpu/devices.ts';
+import type { DeviceClaims, VerifiedDevice } from './gpu/topology.ts';
 import {
   type Context,
-  type DeviceClaims,
+  cpuOptionsOf,
   type Expected,
   readOptions,
+  refuseUnknownOptions,
   type TokenClaims,
   type VerificationReport,
   type Verified,
@@ -139,13 +140,19 @@ async function checkProcessor(
   { cpu, evidence = [] }: Attestation,
   rawHash: string,
   raw: RawParts | null,
-  { at, options }: Context,
+  context: Context,
 ): Promise<CpuClaims | null> {
-  const { cpu: ofCpu, session, expected } = options;
+  const { cpu: ofCpu, session, expected } = context.options;
   if ([cpu, ofCpu, session, expected?.challenge].every((one) => one === undefined)) return null;
   const { checkAnswerCpu } = await import('./cpu/binding.ts');
   const answer = { rawHash, timestamp: raw?.timestamp ?? null, session: raw?.session, evidence };
-  return checkAnswerCpu(list, cpu, answer, { ...options, at });
+  return checkAnswerCpu(
+    list,
+    cpu,
+    answer,
+    { session: session ?? null, challenge: expected?.challenge },
+    cpuOptionsOf(context),
+  );
 }
 
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */
@@ -166,7 +173,7 @@ async function checkHash({ raw, nonce, batch: member }: Attestation, expected: s
       'raw has a lone surrogate, so it is no text that could have been hashed',
     );
   const rawHash = await sha256Hex(raw);
-  const batch = member === undefined ? null : checkBatch(member, rawHash, nonce);
+  const batch = member === undefined ? null : await checkBatch(member, rawHash, nonce);
   if (batch === null && rawHash !== nonce)
     throw new CheckFailure('raw_hash_mismatch', 'nonce is not the SHA-256 of raw');
   if (expected !== undefined && expected.toLowerCase() !== nonce)
@@ -234,19 +241,6 @@ function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: Toke
   return token.devices.map(deviceKind);
 }
 
-/** The checks of evidence. Evidence may be absent only where NVIDIA signed the token. */
-const OF_DEVICES = [
-  'report_form',
-  'report_nonce',
-  'report_signature',
-  'report_chain',
-  'report_fwid',
-  'revocation',
-  'reference_values',
-  'device_mode',
-  'topology',
-] as const;
-
 async function checkEvidence(
   list: CheckList,
   { evidence, nonce }: Attestation,
@@ -255,10 +249,9 @@ async function checkEvidence(
   context: Context,
 ): Promise<VerifiedDevice[]> {
   if (evidence !== undefined) {
-    const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
-    return verifyDevices(list, inputs, nonce, token?.devices ?? [], context);
+    return verifyDevices(list, evidence.map(inputOf), nonce, token?.devices ?? [], context);
   }
-  // Without evidence everything rests on the token, which must then state a result.
+  // Evidence may be absent only where NVIDIA signed the token, which must then state a result.
   const appraised = claims?.signature === 'nvidia-signed' && token?.overallResult === true;
   for (const name of OF_DEVICES)
     await list.run(name, name === 'report_form' ? ['form'] : ['report_form', 'token_shape'], () => {

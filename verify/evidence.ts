@@ -3,15 +3,15 @@ import type { Evidence } from '../proto/attestation/attestation.ts';
 import { readDevices } from './binding/input.ts';
 import { CheckFailure, CheckList, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
-import { parseEvidence } from './gpu/device-evidence.ts';
+import type { Collateral } from './gpu/collateral.ts';
+import { inputOf, parseEvidence } from './gpu/device-evidence.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import { rimIds } from './gpu/nvidia.ts';
 import { checkRim, firstEnd } from './gpu/reference-values.ts';
-import { refuseUnknownOptions } from './policy/known-options.ts';
+import type { DeviceClaims } from './gpu/topology.ts';
 import {
-  type Collateral,
-  type DeviceClaims,
   readOptions,
+  refuseUnknownOptions,
   type VerificationReport,
   type VerifiedEvidence,
   type VerifyOptions,
@@ -89,11 +89,11 @@ export interface EndorsementExpiry {
  * @throws {CheckFailure} rim_unavailable: a document is no longer available.
  */
 export async function endorsementExpiry(
-  { arch, report: text, certificate_chain }: Evidence,
+  evidence: Evidence,
   device: DeviceClaims,
   { collateral, roots, at }: { collateral: Collateral; roots?: VerifyOptions['roots']; at: Date },
 ): Promise<EndorsementExpiry | null> {
-  const { report, chain } = parseEvidence({ arch, report: text, chain: certificate_chain, nonce: null });
+  const { report, chain } = parseEvidence(inputOf(evidence));
   const ids = rimIds(device, report.opaque);
   if (ids === null || (ids.driver === null && device.kind === 'gpu')) return null;
   const endOf = async (id: string) => {

@@ -1,5 +1,5 @@
 // Countersign's verifier: for Node, Deno, Bun, Workers and browsers, with WebCrypto alone. Gateway and sidecar import this file, service.ts
-// and cpu/index.ts.
+// and cpu.ts.
 
 // Verifies an attestation, or bare evidence, and reports every check.
 export type { Attestation, Evidence } from '../proto/attestation/attestation.ts';
@@ -23,26 +23,24 @@ export type { CpuClaims, CpuReference, VerifiedSession } from './cpu/cpu-options
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 // Reference values, revocation and keys from NVIDIA's services.
 export {
+  type Collateral,
   type CollateralOptions,
   createCollateral,
   fetchNrasKeys,
   NVIDIA_OCSP_URL,
   NVIDIA_RIM_URL,
+  type OcspAnswer,
+  type OcspQuery,
+  type RimQuery,
 } from './gpu/collateral.ts';
+export type { DeviceClaims } from './gpu/topology.ts';
 export type {
   Claims,
   Clocks,
-  Collateral,
-  DeviceClaims,
   Exchange,
   Expected,
-  Jwk,
-  Jwks,
   Level,
-  OcspAnswer,
-  OcspQuery,
   Policy,
-  RimQuery,
   TokenClaims,
   VerificationReport,
   Verified,
@@ -50,3 +48,4 @@ export type {
   VerifyOptions,
 } from './policy/options.ts';
 export { LEVELS } from './policy/options.ts';
+export type { Jwk, Jwks } from './token/signature.ts';

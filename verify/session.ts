@@ -10,9 +10,16 @@ import { type CpuForm, checkCpu, checkDevices, checkSignature, readSession, read
 import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
+import { inputOf } from './gpu/device-evidence.ts';
 import { verifyDevices } from './gpu/devices.ts';
-import { refuseUnknownOptions } from './policy/known-options.ts';
-import { readOptions, type VerificationReport, type VerifyOptions } from './policy/options.ts';
+import { REQUIRED_OF_DEVICES } from './gpu/report-check.ts';
+import {
+  cpuOptionsOf,
+  readOptions,
+  refuseUnknownOptions,
+  type VerificationReport,
+  type VerifyOptions,
+} from './policy/options.ts';
 import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 
 export interface SessionReport extends VerificationReport {
@@ -45,14 +52,12 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
   refuseUnknownOptions(options);
   await requireWebCrypto();
   const context = readOptions(options);
-  const { at, simulatedRoot: simulatedRoots, without, cpu: { roots, collateral, policy, reference } = {} } = options;
-  const { context: cpuContext } = readCpuOptions({ at, roots, collateral, policy, reference, simulatedRoots, without });
+  const { context: cpuContext } = readCpuOptions(cpuOptionsOf(context));
   const list = new CheckList(options.stopAtFailure);
   const given = await list.run('form', [], () => formOf(input));
   const nonce = given === null ? null : toHex(await digest('SHA-256', utf8(given.statement)));
   const evidence = given?.gpu ?? [];
-  const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
-  const devices = await verifyDevices(list, inputs, nonce, [], context);
+  const devices = await verifyDevices(list, evidence.map(inputOf), nonce, [], context);
   const form = await list.run('cpu_form', ['form'], async () =>
     ofAllListed(await readSession(given?.member, evidence), evidence.length),
   );
@@ -68,7 +73,7 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     cpu: await checkCpu(list, form, { rawHash: null, timestamp: null, evidence }, expected, cpuContext),
     about: 'session',
     nvidia: context.nvidia,
-    ownCpuRoots: roots !== undefined,
+    ownCpuRoots: options.cpu?.roots !== undefined,
     challenged: expected.challenge !== undefined,
     namesSession: false,
   };
@@ -125,10 +130,7 @@ function formOf(input: unknown) {
 /** The checks that a session must pass. The relying party judges firmware levels, revocation and modes. */
 const REQUIRED_CHECKS: ReadonlySet<CheckName> = new Set([
   'form',
-  'report_form',
-  'report_nonce',
-  'report_signature',
-  'report_chain',
+  ...REQUIRED_OF_DEVICES,
   'cpu_form',
   'cpu_signature',
   'cpu_chain',

@@ -1,8 +1,11 @@
 // The worker thread that checks a sidecar's attestations.
+import { hash } from 'node:crypto';
 import { CheckFailure } from '../../verify/index.ts';
 import { type Carried, checkAnswer, checkBatch, checkReports, checkSession } from '../../verify/service.ts';
 import { serveJobs } from '../offload/thread.ts';
 import type { CheckJob, CheckResult } from './checker.ts';
+
+const sha256 = (message: Uint8Array) => hash('sha256', message, 'buffer');
 
 serveJobs<CheckJob, CheckResult>(async (job) => {
   try {
@@ -14,7 +17,7 @@ serveJobs<CheckJob, CheckResult>(async (job) => {
     const carried = JSON.parse(new TextDecoder().decode(job.members)) as Carried;
     const devices = await checkReports(carried, job.nonce, job.simulatedRoot);
     for (const { digest, batch, signed } of job.answers) {
-      if (batch !== null) checkBatch(batch, digest, job.nonce);
+      if (batch !== null) await checkBatch(batch, digest, job.nonce, sha256);
       if (signed !== null) await checkAnswer(signed.statement, signed.signature, { rawHash: digest, ...carried });
     }
     return { devices };

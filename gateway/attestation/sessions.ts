@@ -3,7 +3,7 @@ import { hash, randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { readStatement } from '../../proto/attestation/statement.ts';
 import type { Failed, SessionFrame } from '../../proto/frames.ts';
-import type { TdxCollateral } from '../../verify/cpu/index.ts';
+import type { TdxCollateral } from '../../verify/cpu.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';
 import { Problem } from '../base/problem.ts';

@@ -1,6 +1,6 @@
 // A proof's verdict in a frame of another site. The proof comes in the frame's address, and the check runs here.
-import { byId } from '../dom.ts';
-import { GatewayError, getService, type Service } from '../gateway.ts';
+import { byId } from '../base/dom.ts';
+import { GatewayError, getService, type Service } from '../base/gateway.ts';
 import { isLink, proofIn } from '../proof/link.ts';
 import { readStored } from '../proof/subject.ts';
 import { onBadge } from '../proof/verdict.ts';

@@ -1,7 +1,7 @@
 // An answer as it comes: its words as Markdown, before them what the model thought, after them what it refused or wants called.
-import { copyButton } from '../copy.ts';
-import { el, type Writer, writerInto } from '../dom.ts';
-import type { Listener } from '../stream.ts';
+import { copyButton } from '../base/copy.ts';
+import { el, type Writer, writerInto } from '../base/dom.ts';
+import type { Listener } from '../base/stream.ts';
 import { markdownInto } from './markdown.ts';
 
 interface AnswerView extends Omit<Listener, 'signing'> {

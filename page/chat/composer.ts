@@ -1,6 +1,6 @@
 // What a message is written in: the box, the model, and the key where the service asks for one.
-import { announce, byId, el } from '../dom.ts';
-import { GatewayError, getModels, hasKey, type Model, type Service, useKey } from '../gateway.ts';
+import { announce, byId, el } from '../base/dom.ts';
+import { GatewayError, getModels, hasKey, type Model, type Service, useKey } from '../base/gateway.ts';
 
 interface Composer {
   /** Shows what the service needs now. */

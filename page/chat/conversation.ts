@@ -1,11 +1,11 @@
 // The conversation: what was asked, the answer as it comes, then its proof; or, in its place, what went wrong.
-import { announce, el, hidden } from '../dom.ts';
-import { chat, chatRequest, GatewayError, type Message } from '../gateway.ts';
+import { announce, el, hidden } from '../base/dom.ts';
+import { chat, chatRequest, GatewayError, type Message } from '../base/gateway.ts';
+import { type Answer, readAnswer } from '../base/stream.ts';
 import { createProof, type Proof } from '../proof/proof.ts';
 import type { Subject } from '../proof/subject.ts';
 import type { Bubbles } from '../proof/tamper.ts';
 import type { Settings } from '../proof/verifier.ts';
-import { type Answer, readAnswer } from '../stream.ts';
 import { answerActions, createAnswer } from './answer.ts';
 import { createProgress, watchSidecar } from './progress.ts';
 import { trouble } from './trouble.ts';

@@ -1,8 +1,8 @@
 // Markdown as elements. `marked` splits the text into tokens; every token becomes an element or a text node here, so that no string of an
 // answer is ever read as HTML. Images are not loaded: a link stands in their place.
 import type { MarkedToken, Token, Tokens } from 'marked';
-import { copyButton } from '../copy.ts';
-import { type Child, el, type Writer } from '../dom.ts';
+import { copyButton } from '../base/copy.ts';
+import { type Child, el, type Writer } from '../base/dom.ts';
 
 type Lexer = (text: string) => Token[];
 

@@ -1,6 +1,6 @@
 // While an answer is under way: the line under it, and a watch that ends it when the sidecar is away.
-import { announce, el } from '../dom.ts';
-import { GatewayError, type Service } from '../gateway.ts';
+import { announce, el } from '../base/dom.ts';
+import { GatewayError, type Service } from '../base/gateway.ts';
 
 const SECOND_MS = 1_000;
 

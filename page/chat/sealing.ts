@@ -1,6 +1,6 @@
 // The switch that encrypts questions and answers to a key of the attested machine, and what that means here.
-import { byId } from '../dom.ts';
-import { carryWith, GatewayError, getModels, type Service } from '../gateway.ts';
+import { byId } from '../base/dom.ts';
+import { carryWith, GatewayError, getModels, type Service } from '../base/gateway.ts';
 import { collateral, type Settings } from '../proof/verifier.ts';
 
 interface Sealing {

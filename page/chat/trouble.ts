@@ -1,6 +1,6 @@
 // What went wrong, in words that say what to do; never in place of a proof, always in sight.
-import { announce, el } from '../dom.ts';
-import { GatewayError, type Service } from '../gateway.ts';
+import { announce, el } from '../base/dom.ts';
+import { GatewayError, type Service } from '../base/gateway.ts';
 
 const ADVICE: Readonly<Record<string, string>> = {
   invalid_api_key: 'Enter an API key under "Model and settings", then try again.',

@@ -1,5 +1,5 @@
 // The view that checks what was kept: a file, a text or an address is read and checked in this page, and sent nowhere.
-import { byId, el } from '../dom.ts';
+import { byId, el } from '../base/dom.ts';
 import { isLink, proofIn } from '../proof/link.ts';
 import { createProof } from '../proof/proof.ts';
 import { attestationIn, MAX_INPUT_BYTES, mayBeProof, readStored, textOf } from '../proof/subject.ts';

@@ -1,5 +1,5 @@
 // The question and the answer that were signed, as a conversation.
-import { el } from '../dom.ts';
+import { el } from '../base/dom.ts';
 import { answerOf, conversationIn, questionOf, type Said } from '../proof/signed-text.ts';
 import type { Bubbles } from '../proof/tamper.ts';
 

@@ -1,6 +1,6 @@
 // The list of checks: a row each, with what it means and what was seen.
 import type { Check } from '../../verify/index.ts';
-import { el, hidden } from '../dom.ts';
+import { el, hidden } from '../base/dom.ts';
 import { isUnchecked } from './verdict.ts';
 import { GROUPS, WORDS } from './words.ts';
 

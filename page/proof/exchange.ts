@@ -2,7 +2,7 @@
 import { sha256Hex } from '../../proto/attestation/raw.ts';
 import { batchNonce, readBatch } from '../../verify/binding/batch.ts';
 import type { Attestation } from '../../verify/index.ts';
-import { el } from '../dom.ts';
+import { el } from '../base/dom.ts';
 import { partsOf, type Subject } from './subject.ts';
 
 /** More than this is not laid out; the download has it all. */
@@ -13,10 +13,10 @@ export function exchangeView(subject: Subject, attestation: Attestation): HTMLDe
   const parts = partsOf(raw);
   const computed = el('code', { class: 'hash' }, '…');
   const led = el('code', { class: 'hash' }, '…');
-  void sha256Hex(raw).then((hash) => {
+  void sha256Hex(raw).then(async (hash) => {
     computed.textContent = hash;
     const last = batch === undefined ? computed : led;
-    last.textContent = batch === undefined ? hash : nonceByPath(hash, batch);
+    last.textContent = batch === undefined ? hash : await nonceByPath(hash, batch);
     last.classList.toggle('differs', last.textContent !== nonce);
   });
   const pane = (title: string, kind: string, text: string, note: string) =>
@@ -83,9 +83,9 @@ export function exchangeView(subject: Subject, attestation: Attestation): HTMLDe
   );
 }
 
-function nonceByPath(hash: string, batch: unknown): string {
+async function nonceByPath(hash: string, batch: unknown): Promise<string> {
   try {
-    return batchNonce(hash, readBatch(batch));
+    return await batchNonce(hash, readBatch(batch));
   } catch {
     return 'nothing: it is no path';
   }

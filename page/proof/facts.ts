@@ -2,7 +2,7 @@
 
 import type { VerificationReport } from '../../verify/index.ts';
 import { ageInWords } from '../../verify/policy/verdict.ts';
-import { el } from '../dom.ts';
+import { el } from '../base/dom.ts';
 
 export function factsView({ proven, not_proven, claims }: VerificationReport): HTMLElement {
   return el(

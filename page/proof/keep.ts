@@ -2,9 +2,9 @@
 
 import { PUBLISHED } from '../../verify/common/version.ts';
 import type { Attestation } from '../../verify/index.ts';
-import { copyButton } from '../copy.ts';
-import { el } from '../dom.ts';
-import { hasKey } from '../gateway.ts';
+import { copyButton } from '../base/copy.ts';
+import { el } from '../base/dom.ts';
+import { hasKey } from '../base/gateway.ts';
 import type { Subject } from './subject.ts';
 
 /** A visitor's own verifier, which is not this gateway's: in a copy of the repository until the package is published. */

@@ -1,6 +1,6 @@
 // One proof on the page: its verdict in view, and everything behind it closed below.
 import type { Attestation, VerificationReport } from '../../verify/index.ts';
-import { announce, el, hidden } from '../dom.ts';
+import { announce, el, hidden } from '../base/dom.ts';
 import { checkList } from './check-list.ts';
 import { exchangeView } from './exchange.ts';
 import { factsView } from './facts.ts';

@@ -1,7 +1,7 @@
 // A link to a proof holds everything that was signed, so the page says what that is first, and offers less.
 import type { Attestation } from '../../verify/index.ts';
-import { copyButton } from '../copy.ts';
-import { el } from '../dom.ts';
+import { copyButton } from '../base/copy.ts';
+import { el } from '../base/dom.ts';
 import { download } from './keep.ts';
 import { linkTo } from './link.ts';
 import { answerOf, conversationIn } from './signed-text.ts';

@@ -3,7 +3,7 @@
 import { type RawParts, splitRaw } from '../../proto/attestation/raw.ts';
 import { parseBounded, unquoted } from '../../verify/common/bounded-json.ts';
 import { type Attestation, attestationIn as carried, isTranscript, type Kind, kindOf } from '../../verify/index.ts';
-import { carrierOf } from '../stream.ts';
+import { carrierOf } from '../base/stream.ts';
 
 export interface Subject {
   readonly kind: Kind;

@@ -1,6 +1,6 @@
 // Tampering for experts: choose a part of the attestation and a byte of it, change it, see which check fails, undo.
 import type { Attestation, Check } from '../../verify/index.ts';
-import { el, hidden } from '../dom.ts';
+import { el, hidden } from '../base/dom.ts';
 import { otherByte, type Part, partsToDamage, shown, withPart } from './damage.ts';
 import { type Subject, withAttestation } from './subject.ts';
 import { WORDS } from './words.ts';

@@ -1,7 +1,7 @@
 // Tampering where the text stands: a character of the question or of the answer is chosen in its bubble and changed in this page's copy,
 // and the verdict beside it changes.
 import type { Attestation, Check } from '../../verify/index.ts';
-import { announce, el } from '../dom.ts';
+import { announce, el } from '../base/dom.ts';
 import { answerOf, changedAt, conversationIn, questionOf, type Said } from './signed-text.ts';
 import { type Subject, withAttestation } from './subject.ts';
 import { isUnchecked } from './verdict.ts';

@@ -8,7 +8,7 @@ import {
   type VerificationReport,
   type VerifyOptions,
 } from '../../verify/index.ts';
-import { ask, type Service } from '../gateway.ts';
+import { ask, type Service } from '../base/gateway.ts';
 import type { Subject } from './subject.ts';
 
 export interface Settings {
@@ -71,7 +71,7 @@ async function appraise(subject: Subject, options: VerifyOptions): Promise<Verif
   if (kind === 'evidence') return appraiseEvidence(input, options);
   if (kind === 'attestation') return appraiseAttestation(input, options);
   // These come with the first file of their kind.
-  const { appraiseCpu, appraiseSession } = await import('../../verify/cpu/index.ts');
+  const { appraiseCpu, appraiseSession } = await import('../../verify/cpu.ts');
   if (kind === 'session') return appraiseSession(text, options);
   const { simulatedRoot: simulatedRoots } = options;
   const without = { revocation: options.without?.revocation };

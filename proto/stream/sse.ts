@@ -30,6 +30,7 @@ const EVENT = encoder.encode('event:');
 /** The bytes around a payload in an event, as {@link writeEvents} writes it. */
 export const EVENT_START = encoder.encode('data: ');
 export const EVENT_END = encoder.encode('\n\n');
+const NEW_LINE = Uint8Array.of(LF);
 const NEXT_LINE = encoder.encode('\ndata: ');
 const DONE = encoder.encode('[DONE]');
 const EMPTY = new Uint8Array(0);
@@ -52,9 +53,6 @@ export class EventReader<E> {
   readonly #named: boolean;
   readonly #make: (payload: Uint8Array, name: string | null) => E;
   #name: string | null = null;
-  /** The latest `event:` line and its name, cached because most events have the name of the event before. */
-  #nameLine: Uint8Array = EMPTY;
-  #lineName = '';
   /** A line that has not ended: the first `#line_bytes` of this buffer, which doubles when it is full. */
   #lineBuffer: Uint8Array = EMPTY;
   #line_bytes = 0;
@@ -153,14 +151,10 @@ export class EventReader<E> {
   }
 
   #readName(line: Uint8Array): null {
-    if (line.length !== this.#nameLine.length || !startsWith(line, this.#nameLine)) {
-      const name = /^event: ?([\w.-]{1,128})$/.exec(decoder.decode(line.subarray(0, MAX_NAME_LINE)))?.[1];
-      if (name === undefined) throw malformed('the name of an event has other characters, or too many');
-      this.#nameLine = Uint8Array.from(line);
-      this.#lineName = name;
-    }
+    const name = /^event: ?([\w.-]{1,128})$/.exec(decoder.decode(line.subarray(0, MAX_NAME_LINE)))?.[1];
+    if (name === undefined) throw malformed('the name of an event has other characters, or too many');
     if (this.#name !== null) throw malformed('an event has two names');
-    this.#name = this.#lineName;
+    this.#name = name;
     return null;
   }
 
@@ -170,8 +164,8 @@ export class EventReader<E> {
     this.#name = null;
     if (lines.length === 0 && name !== null) throw malformed('an event has a name and no data');
     if (lines.length === 0) return null;
-    const [first] = lines;
-    const payload = lines.length === 1 && first !== undefined ? first : joined(lines, this.#lines_bytes - 1);
+    const [first = EMPTY, ...more] = lines;
+    const payload = more.length === 0 ? first : concat([first, ...more.flatMap((line) => [NEW_LINE, line])]);
     this.#lines = [];
     this.#lines_bytes = 0;
     this.#copied = 0;
@@ -227,17 +221,6 @@ function write(payloads: readonly Uint8Array[], start: Uint8Array): Bytes {
     chunks.push(payload.subarray(from), EVENT_END);
   }
   return concat(chunks);
-}
-
-function joined(lines: readonly Uint8Array[], length: number): Uint8Array {
-  const payload = new Uint8Array(length);
-  let at = 0;
-  for (const line of lines) {
-    payload.set(line, at);
-    at += line.length;
-    if (at < length) payload[at++] = LF;
-  }
-  return payload;
 }
 
 function startsWith(bytes: Uint8Array, start: Uint8Array): boolean {

@@ -1,7 +1,7 @@
 // Gets the endorsements of an SEV-SNP report from the host's certificate table, this disk, or AMD's Key Distribution Service (57230,
 // "VCEK Certificate and KDS Interface Specification"). The verifier checks each before it is used.
 import { X509Certificate } from 'node:crypto';
-import { appraiseCpu, PRODUCTS, type Product } from '../../verify/cpu/index.ts';
+import { appraiseCpu, PRODUCTS, type Product } from '../../verify/cpu.ts';
 import { type Check, CheckFailure, type CheckName } from '../../verify/index.ts';
 import { parseSnpReport, type SnpReport, tcbOf } from '../../verify/service.ts';
 import type { AttesterError } from '../common/attester.ts';

@@ -1,7 +1,7 @@
 // Gets the endorsements of a TDX quote from Intel's Provisioning Certification Service (PCS), version 4, or a caching service (PCCS)
 // with the same paths. They are fetched daily, kept on disk, and used until they expire; the verifier checks them at each use.
 import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts';
-import { appraiseCpu, type CpuReport, type TdxCollateral } from '../../verify/cpu/index.ts';
+import { appraiseCpu, type CpuReport, type TdxCollateral } from '../../verify/cpu.ts';
 import { collateralEnd, parseTdxQuote } from '../../verify/service.ts';
 import type { AttesterError } from '../common/attester.ts';
 import { INTEL_PCS_URL } from '../common/config.ts';

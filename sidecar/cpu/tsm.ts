@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { appraiseCpu, type CpuType } from '../../verify/cpu/index.ts';
+import { appraiseCpu, type CpuType } from '../../verify/cpu.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { cutEventLog, parseSnpReport, parseTdxQuote, SNP_REPORT_BYTES } from '../../verify/service.ts';
 import { AttesterError } from '../common/attester.ts';

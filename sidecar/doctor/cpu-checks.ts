@@ -1,7 +1,7 @@
 // The doctor's checks for the processor's evidence: configfs-tsm, or the TPM behind Azure's paravisor.
 
 import { dirname, join } from 'node:path';
-import type { CpuType } from '../../verify/cpu/index.ts';
+import type { CpuType } from '../../verify/cpu.ts';
 import { AZURE_TPM, type SidecarConfig } from '../common/config.ts';
 import { PROVIDERS } from '../cpu/collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';

@@ -2,7 +2,7 @@
 
 import { buildRaw } from '../../proto/attestation/raw.ts';
 import { readStatement } from '../../proto/attestation/statement.ts';
-import type { CpuType } from '../../verify/cpu/index.ts';
+import type { CpuType } from '../../verify/cpu.ts';
 import {
   appraiseAttestation,
   createCollateral,

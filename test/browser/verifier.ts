@@ -1,3 +1,3 @@
 // The parts of the verifier that a page's program gives its evidence to.
-export { appraiseCpu, type CpuReport, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
+export { appraiseCpu, type CpuReport, type CpuVerifyOptions } from '../../verify/cpu.ts';
 export * from '../../verify/index.ts';

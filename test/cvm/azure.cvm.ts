@@ -12,7 +12,7 @@ import { type AzureOptions, createAzureCollector } from '../../sidecar/cpu/azure
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makeIntel, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
-import { appraiseCpu } from '../../verify/cpu/index.ts';
+import { appraiseCpu } from '../../verify/cpu.ts';
 import { never } from '../support/attest.ts';
 import { debianProgram, MissingPart } from '../support/debian.ts';
 import { freePort, temporaryFolder } from '../support/harness.ts';

@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stringify } from 'yaml';
-import { readReference } from '../../verify/cpu/index.ts';
+import { readReference } from '../../verify/cpu.ts';
 import { temporaryFolder } from '../support/harness.ts';
 import { toolsOrNull } from './tools.ts';
 

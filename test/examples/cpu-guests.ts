@@ -2,7 +2,7 @@
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
-import type { CpuReference } from '../../verify/cpu/index.ts';
+import type { CpuReference } from '../../verify/cpu.ts';
 import { AT } from '../verify/maker.ts';
 import { amd, intel, type Processor, snpLeaf } from '../verify/session-maker.ts';
 

@@ -1,6 +1,6 @@
 // The two verifiers of a processor's evidence: ours, and cpu_verify.py in a process of its own that is asked one question a line.
 import { fileURLToPath } from 'node:url';
-import { appraiseCpu, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
+import { appraiseCpu, type CpuVerifyOptions } from '../../verify/cpu.ts';
 import type { Check } from '../../verify/index.ts';
 import { usePython } from '../support/line-process.ts';
 import { vectorPath, vectorsPresent } from '../support/vectors.ts';

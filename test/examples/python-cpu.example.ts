@@ -1,7 +1,7 @@
 // cpu_verify.py, written from docs/attestation.md and the standards that it names, beside our own verifier: the same verdicts on genuine CPU evidence.
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
-import { appraiseCpu, type CpuReference, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
+import { appraiseCpu, type CpuReference, type CpuVerifyOptions } from '../../verify/cpu.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { bytesOf, type Case, caseOf, cases, lastDigest, memberOf, optionsOf } from '../verify/cpu/cases.ts';
 import { AT } from '../verify/maker.ts';

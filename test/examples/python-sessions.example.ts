@@ -8,7 +8,7 @@ import {
   type CpuReference,
   type VerifiedSession,
   verifySession,
-} from '../../verify/cpu/index.ts';
+} from '../../verify/cpu.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { LAUNCH } from '../support/launch-file.ts';
 import { AT, a, attestInBatch, b, EXCHANGE, SECONDS, simulatedRoot } from '../verify/maker.ts';

@@ -64,7 +64,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'verify/common/version.ts': 'a constant',
   'verify/{index,nvidia,service}.ts': 'types and names of others',
   'verify/policy/options.ts': "the caller's own options",
-  'verify/cpu/index.ts': 'names of others',
+  'verify/cpu.ts': 'names of others',
   'verify/clients/{ai-sdk,langchain}.ts': 'hand on what fetch.ts verified',
   'verify/clients/{sealed,sealed-error,sealed-session}.ts':
     'a session, which session.ts reads; what is opened, which sealed/ reads; of a refusal 64 KiB of JSON',

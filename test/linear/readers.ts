@@ -1,5 +1,5 @@
 // The readers of proto, verify and page, and everything that is fuzzed.
-import { type Listener, readAnswer } from '../../page/stream.ts';
+import { type Listener, readAnswer } from '../../page/base/stream.ts';
 import type { Attestation } from '../../proto/attestation/attestation.ts';
 import { readLaunch } from '../../proto/attestation/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/attestation/raw.ts';
@@ -11,15 +11,15 @@ import { joined } from '../../proto/stream/json-parts.ts';
 import { recordEvents } from '../../proto/stream/record-events.ts';
 import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/stream/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
-import { checkBatch, sha256 } from '../../verify/binding/batch.ts';
+import { checkBatch } from '../../verify/binding/batch.ts';
 import { attestationOf, compareTranscript } from '../../verify/binding/exchange.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/binding/input.ts';
 import { isPartOf, sameTokens, sameValue } from '../../verify/binding/json-equality.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/common/bytes.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
-import { appraiseSession } from '../../verify/cpu/index.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
+import { appraiseSession } from '../../verify/cpu.ts';
 import { earOfCpu } from '../../verify/forms/ear.ts';
 import { exportCmw, exportCvm1 } from '../../verify/forms/export.ts';
 import { fetchNrasKeys, fetchRim } from '../../verify/gpu/collateral.ts';
@@ -200,9 +200,8 @@ const ofVerify = (world: World): readonly Reader[] => {
     ),
     reader('verify/batch: checkBatch, its path', ['JSON'], ({ text }) => {
       const path = JSON.parse(text);
-      checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
+      return checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
     }),
-    reader('verify/batch: sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
     reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
     reader('verify/json-equality: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);
@@ -381,7 +380,7 @@ const ofVerify = (world: World): readonly Reader[] => {
 const IGNORED: Listener = { content() {}, reasoning() {}, refusal() {}, toolCall() {}, signing() {} };
 
 const ofPage: readonly Reader[] = inChunks(
-  'page/stream: readAnswer',
+  'page/base/stream: readAnswer',
   LINES,
   async (pieces) => {
     await readAnswer(answering(pieces, 'text/event-stream'), IGNORED);

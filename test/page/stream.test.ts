@@ -1,6 +1,6 @@
 // What the page shows of a streamed answer.
 import { expect, it } from 'vitest';
-import { type Listener, readAnswer } from '../../page/stream.ts';
+import { type Listener, readAnswer } from '../../page/base/stream.ts';
 
 it('shows the parts of a content that is a list: text, and reasoning in the forms of Magistral and Databricks', async () => {
   const deltas = [

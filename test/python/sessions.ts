@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { CHIP_ID, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
-import type { CpuPolicy } from '../../verify/cpu/index.ts';
+import type { CpuPolicy } from '../../verify/cpu.ts';
 import { behindVtpm, dstackEvent, HOST, listOf, MEASURED, ownOf, RTMR3, snpOf, tdxOf } from '../examples/cpu-guests.ts';
 import { LAUNCH as LAUNCH_FILE } from '../support/launch-file.ts';
 import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { makeLeaf, makeSnpReport } from '../../sidecar/cpu/simulated/snp.ts';
-import { appraiseSession, verifySession } from '../../verify/cpu/index.ts';
+import { appraiseSession, verifySession } from '../../verify/cpu.ts';
 import {
   appraiseAttestation,
   CPU_CHECKS,

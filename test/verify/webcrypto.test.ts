@@ -11,7 +11,7 @@ afterEach(() => {
 it('names P-384 where WebCrypto has no such curve, and tries again the next time', async () => {
   const attestation = await attest();
   const { appraiseAttestation, appraiseEvidence, UnsupportedSystemError } = await import('../../verify/index.ts');
-  const { appraiseCpu, appraiseSession } = await import('../../verify/cpu/index.ts');
+  const { appraiseCpu, appraiseSession } = await import('../../verify/cpu.ts');
   const importKey = vi
     .spyOn(crypto.subtle, 'importKey')
     .mockRejectedValue(new DOMException('Unrecognized namedCurve', 'NotSupportedError'));

@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
-import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/index.ts';
+import { distance, nearest } from '../common/known-options.ts';
+import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu.ts';
 import { LEVELS, type Level } from '../index.ts';
-import { distance, nearest } from '../policy/known-options.ts';
 import { SHELLS, type Shell, usage, usageOf } from './help.ts';
 import { UsageError } from './input.ts';
 import { COMMANDS, type Command, DEMANDS, OF_SERVICE } from './table.ts';

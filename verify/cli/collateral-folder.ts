@@ -2,8 +2,7 @@
 import { accessSync, constants, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fromBase64 } from '../common/bytes.ts';
-import { type CollateralOptions, createCollateral } from '../gpu/collateral.ts';
-import type { Collateral } from '../policy/options.ts';
+import { type Collateral, type CollateralOptions, createCollateral } from '../gpu/collateral.ts';
 import type { Arguments } from './args.ts';
 import { readBytes, UsageError, unusable } from './input.ts';
 

@@ -2,7 +2,7 @@
 // `countersign`: checks its input, prints the report, and reports the result by its exit status (EXIT_STATUS of table.ts).
 import { unquoted } from '../common/bounded-json.ts';
 import { VERSION } from '../common/version.ts';
-import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu/index.ts';
+import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu.ts';
 import { type EarOptions, earOf, earOfCpu } from '../forms/ear.ts';
 import { exportCmw, exportCvm1 } from '../forms/export.ts';
 import {

@@ -1,7 +1,7 @@
 // The report for people: what was found in about ten lines, or every check with all statements, and a verdict with what to do next.
 import { styleText } from 'node:util';
 import type { Check } from '../common/checks.ts';
-import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
+import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu.ts';
 import type { Claims, Level, VerificationReport } from '../index.ts';
 import { ageInWords } from '../policy/verdict.ts';
 import { type FileKind, isAnswer, passedWords } from './kinds.ts';

@@ -1,5 +1,5 @@
 // The command line as data: its commands and their options. Parsing, help, shell completion and the man page are made from it.
-import { PRODUCTS } from '../cpu/index.ts';
+import { PRODUCTS } from '../cpu.ts';
 import { LEVELS } from '../index.ts';
 
 /** What AMD's report must say, by the option `--demand`. */

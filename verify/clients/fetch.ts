@@ -7,10 +7,16 @@ import { verifyAttestation } from '../attestation.ts';
 import { attestationIn } from '../binding/input.ts';
 import { toBase64Url } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';
+import { type Names, namesBut } from '../common/known-options.ts';
 import { LruMap } from '../common/lru.ts';
 import { BodyTooLarge, mediaType, readLimited } from '../common/read-limited.ts';
-import { type Names, namesBut, refuseUnknownOptions, VERIFY_OPTIONS } from '../policy/known-options.ts';
-import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
+import {
+  type Expected,
+  refuseUnknownOptions,
+  VERIFY_OPTIONS,
+  type Verified,
+  type VerifyOptions,
+} from '../policy/options.ts';
 import { heldUntilProven } from './held-stream.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
 import { refusal, UnprovenAnswerError } from './unproven-error.ts';

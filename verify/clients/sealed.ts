@@ -13,8 +13,9 @@ import {
   writeRequestHead,
 } from '../../sealed/index.ts';
 import { type Bytes, concat } from '../common/bytes.ts';
+import { type Names, namesBut } from '../common/known-options.ts';
 import { mediaType, readLimited } from '../common/read-limited.ts';
-import { type Names, namesBut, refuseUnknownOptions, VERIFY_OPTIONS } from '../policy/known-options.ts';
+import { refuseUnknownOptions, VERIFY_OPTIONS } from '../policy/options.ts';
 import { willBeSealed } from './sealed-answers.ts';
 import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';

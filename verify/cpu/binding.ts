@@ -11,12 +11,11 @@ import {
 import { isObject, JsonTextError } from '../../proto/json.ts';
 import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../common/checks.ts';
-import { parseChain, parseEvidence } from '../gpu/device-evidence.ts';
-import type { VerifyOptions } from '../policy/options.ts';
+import { inputOf, parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { parseCpu } from './cpu-member.ts';
-import type { CpuClaims, CpuContext, VerifiedSession } from './cpu-options.ts';
+import type { CpuClaims, CpuContext, CpuVerifyOptions, VerifiedSession } from './cpu-options.ts';
 import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, skipCpuEvidence } from './verify-cpu.ts';
 
 /** A session that the caller has verified. */
@@ -76,13 +75,14 @@ export async function checkAnswerCpu(
   list: CheckList,
   member: object | undefined,
   answer: Answer,
-  { at, simulatedRoot: simulatedRoots, without, cpu, session, expected }: VerifyOptions,
+  expected: Pick<SessionExpected, 'session' | 'challenge'>,
+  options: CpuVerifyOptions,
 ): Promise<CpuClaims | null> {
-  const { context } = readCpuOptions({ ...cpu, at, simulatedRoots, without });
-  const ofSession = { session: session ?? null, challenge: expected?.challenge, at: null };
-  if (member === undefined && ofSession.session === null && ofSession.challenge === undefined) return null;
-  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(member, ofSession.session));
-  return checkCpu(list, form, answer, ofSession, context);
+  const { context } = readCpuOptions(options);
+  const { session, challenge } = expected;
+  if (member === undefined && session === null && challenge === undefined) return null;
+  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(member, session));
+  return checkCpu(list, form, answer, { session, challenge, at: null }, context);
 }
 
 /**
@@ -283,8 +283,8 @@ function checkWindow({ not_before, not_after }: Statement, seconds: number): voi
 export async function checkDevices({ statement }: Session, evidence: readonly Evidence[]) {
   if (evidence.length === 0)
     throw new CheckFailure('cpu_devices_mismatch', "there is no evidence whose devices could be the session's");
-  for (const [index, { arch, report, certificate_chain: chain }] of evidence.entries()) {
-    const key = await keyOf(parseEvidence({ arch, report, chain, nonce: null }).chain);
+  for (const [index, one] of evidence.entries()) {
+    const key = await keyOf(parseEvidence(inputOf(one)).chain);
     if (key === null || !statement.devices.includes(key))
       throw new CheckFailure('cpu_devices_mismatch', `device ${index} is not one of the session's`);
   }

@@ -1,5 +1,5 @@
 // Reads the member `cpu`, a processor's evidence, strictly and with a limit on every size. Only the form is checked.
-import { duplicateMember, isObject } from '../../proto/json.ts';
+import { isObject, JsonTextError, parseStrict } from '../../proto/json.ts';
 import { EncodingError, fromBase64, fromHex, fromUtf8, isDigest } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
@@ -88,12 +88,10 @@ export function readCpuMember(input: unknown): CpuMember {
 export function parseCpu(text: string): unknown {
   if (text.length > MAX_CHARACTERS) throw bad(`more than ${MAX_CHARACTERS} characters`);
   try {
-    const value: unknown = JSON.parse(text);
-    if (duplicateMember(text) === null) return value;
+    return parseStrict(text);
   } catch (cause) {
-    throw bad('the evidence is not JSON', cause);
+    throw bad(cause instanceof JsonTextError ? cause.message : 'the evidence is not JSON', cause);
   }
-  throw bad('a member appears twice');
 }
 
 function record(value: unknown, what: string): Readonly<Record<string, unknown>> {

@@ -1,6 +1,7 @@
 // The options and the report of a verification of a processor's evidence.
 import type { CpuType } from '../../proto/attestation/attestation.ts';
 import type { Check } from '../common/checks.ts';
+import { type Names, type Part, refuseUnknown } from '../common/known-options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import type { Product, SnpTcb, SnpTcbPart } from './evidence/snp-report.ts';
 
@@ -96,6 +97,9 @@ export interface CpuVerifyOptions {
   /** No check runs after one that failed. */
   readonly stopAtFailure?: boolean | undefined;
 }
+
+/** Those of them that a verification of a whole attestation or session takes; it has all others itself. */
+export type CpuPartOptions = Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference'>;
 
 export interface CpuExpected {
   /** REPORTDATA in hex: at most 64 bytes, the rest is zero. For Azure's types: exactly what the vTPM's quote signed. */
@@ -210,4 +214,43 @@ export interface CpuReport {
   readonly checks: readonly Check[];
   /** null where the evidence cannot be read. */
   readonly claims: CpuClaims | null;
+}
+
+// The names of the options.
+
+export const CPU_PART_OPTIONS: Names<CpuPartOptions> = { roots: true, collateral: true, policy: true, reference: true };
+const CPU_OPTIONS: Names<CpuVerifyOptions> = {
+  ...CPU_PART_OPTIONS,
+  at: true,
+  simulatedRoots: true,
+  without: true,
+  expected: true,
+  stopAtFailure: true,
+};
+const CPU_ROOTS: Part<CpuVerifyOptions, 'roots'> = { amd: true, intel: true };
+const CPU_COLLATERAL: Part<CpuVerifyOptions, 'collateral'> = { tdx: true, amdCrl: true };
+const CPU_WITHOUT: Part<CpuVerifyOptions, 'without'> = { revocation: true };
+const CPU_EXPECTED: Part<CpuVerifyOptions, 'expected'> = { reportData: true };
+const CPU_POLICY: Part<CpuVerifyOptions, 'policy'> = {
+  products: true,
+  chips: true,
+  minTcb: true,
+  requireAliasCheck: true,
+  requireSmtOff: true,
+  requireCiphertextHiding: true,
+  cspIds: true,
+  tcb: true,
+  minTcbEvaluation: true,
+};
+const MIN_TCB: Part<CpuPolicy, 'minTcb'> = { Milan: true, Genoa: true, Turin: true };
+
+/** @throws {TypeError} naming an option that there is not. */
+export function refuseUnknownCpuOptions(options: CpuVerifyOptions, names: object = CPU_OPTIONS, where = ''): void {
+  refuseUnknown(options, names, where);
+  refuseUnknown(options.roots, CPU_ROOTS, `${where}roots.`);
+  refuseUnknown(options.collateral, CPU_COLLATERAL, `${where}collateral.`);
+  refuseUnknown(options.without, CPU_WITHOUT, `${where}without.`);
+  refuseUnknown(options.expected, CPU_EXPECTED, `${where}expected.`);
+  refuseUnknown(options.policy, CPU_POLICY, `${where}policy.`);
+  refuseUnknown(options.policy?.minTcb, MIN_TCB, `${where}policy.minTcb.`);
 }

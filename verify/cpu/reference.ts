@@ -1,7 +1,7 @@
 // The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
 
 import { readLaunch } from '../../proto/attestation/launch.ts';
-import { duplicateMember, isObject } from '../../proto/json.ts';
+import { isObject, JsonTextError, parseStrict } from '../../proto/json.ts';
 import { isDigest, isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Passed, passed } from '../common/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
@@ -81,12 +81,10 @@ const wrong = (message: string, cause?: unknown) => new TypeError(`reference can
 function parsed(text: string): unknown {
   if (text.length > MAX_CHARACTERS) throw wrong(`more than ${MAX_CHARACTERS} characters`);
   try {
-    const value: unknown = JSON.parse(text);
-    if (duplicateMember(text) === null) return value;
+    return parseStrict(text);
   } catch (cause) {
-    throw wrong('it is not JSON', cause);
+    throw wrong(cause instanceof JsonTextError ? cause.message : 'it is not JSON', cause);
   }
-  throw wrong('a member appears twice');
 }
 
 function record(value: unknown, name: string): Json {

@@ -14,10 +14,17 @@ import {
   VerificationError,
 } from '../common/checks.ts';
 import { requireWebCrypto } from '../common/webcrypto.ts';
-import { refuseUnknownCpuOptions } from '../policy/known-options.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral } from './cpu-member.ts';
-import type { CpuClaims, CpuContext, CpuPolicy, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
+import {
+  type CpuClaims,
+  type CpuContext,
+  type CpuPolicy,
+  type CpuReport,
+  type CpuSoftware,
+  type CpuVerifyOptions,
+  refuseUnknownCpuOptions,
+} from './cpu-options.ts';
 import {
   checkVtpm,
   type HclReport,

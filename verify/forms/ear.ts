@@ -4,7 +4,8 @@
 import { fromHex, toBase64Url } from '../common/bytes.ts';
 import type { Check, CheckName, FailureCode } from '../common/checks.ts';
 import type { CpuClaims, CpuReport, CpuVerifyOptions } from '../cpu/cpu-options.ts';
-import type { Claims, DeviceClaims, Level, VerificationReport, VerifyOptions } from '../policy/options.ts';
+import type { DeviceClaims } from '../gpu/topology.ts';
+import type { Claims, Level, VerificationReport, VerifyOptions } from '../policy/options.ts';
 
 export const EAR_PROFILE = 'tag:ietf.org,2026:rats/ear#04';
 /** RFC 9782: an EAT claims set without a signature. */

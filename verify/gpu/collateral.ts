@@ -1,9 +1,9 @@
 // The sources of reference values and OCSP responses: the caller, a cache, or the network. Nothing here is trusted.
 import { fromBase64, toHex } from '../common/bytes.ts';
+import { type Names, refuseUnknown } from '../common/known-options.ts';
 import { LruMap } from '../common/lru.ts';
 import { readLimited } from '../common/read-limited.ts';
-import { type Names, refuseUnknown } from '../policy/known-options.ts';
-import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from '../policy/options.ts';
+import type { Jwks } from '../token/signature.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import {
   MAX_OCSP_BYTES,
@@ -14,6 +14,39 @@ import {
   parseOcspResponse,
 } from '../x509/ocsp.ts';
 import { statusesOf, validity } from '../x509/revocation.ts';
+
+/** A RIM that a report's device needs. */
+export interface RimQuery {
+  /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
+  readonly id: string;
+  /** Of the driver or the BIOS: with the chip, it finds documents that were given without a name. */
+  readonly version: string;
+  /** `GH100` */
+  readonly chip: string;
+}
+
+export interface OcspQuery {
+  readonly certificate: Certificate;
+  readonly issuer: Certificate;
+  readonly at: Date;
+}
+
+/** An OCSP response, with the nonce of its request where it was requested for this query. */
+export interface OcspAnswer {
+  readonly response: Uint8Array;
+  readonly nonce?: Uint8Array;
+}
+
+/** Both return null for a document that this source lacks, and may throw network errors: the checks then report it as unavailable. */
+export interface Collateral {
+  rim(query: RimQuery): Promise<string | Uint8Array | null>;
+  ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
+  /** Called when a check refused the result of this query, which must then not be cached. */
+  refused?(query: RimQuery | OcspQuery): Promise<void>;
+}
+
+/** Collateral that has nothing. */
+export const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
 
 export interface CollateralOptions extends ServiceOptions {
   /** RIM documents by their id, or without ids: these are found by the version and the chip that they name. */

@@ -1,4 +1,5 @@
 // Parses one device's evidence: a report and the certificates beside it.
+import type { Evidence } from '../../proto/attestation/attestation.ts';
 import { EncodingError, fromBase64 } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
@@ -16,6 +17,14 @@ export interface DeviceInput {
   /** The nonce that is stated beside it, lowercase; null where none is. */
   readonly nonce: string | null;
 }
+
+/** Our own form, which states no nonce. */
+export const inputOf = ({ arch, report, certificate_chain: chain }: Evidence): DeviceInput => ({
+  arch,
+  report,
+  chain,
+  nonce: null,
+});
 
 /** Parsed evidence. Nothing of it is verified yet. */
 export interface ParsedEvidence {

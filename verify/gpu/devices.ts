@@ -2,16 +2,46 @@
 
 import { digest, equal, toHex } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../common/checks.ts';
-import type { Context, DeviceClaims } from '../policy/options.ts';
 import type { TokenDevice } from '../token/token.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { trustedPath } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
 import { type DeviceInput, type ParsedEvidence, parseEvidence } from './device-evidence.ts';
 import { type DeviceIdentity, deviceOf, fwidOf } from './nvidia.ts';
-import { checkRevocation, compare, findReferenceValues } from './reference-values.ts';
+import { checkRevocation, compare, type EndorsementContext, findReferenceValues } from './reference-values.ts';
 import { type Report, verifyReportSignature } from './spdm/report.ts';
-import { checkTopology, type VerifiedDevice } from './topology.ts';
+import { checkTopology, type DeviceClaims, type VerifiedDevice } from './topology.ts';
+
+/** What devices are checked against. */
+export interface DeviceContext extends EndorsementContext {
+  readonly clocks: EndorsementContext['clocks'] & { readonly report: Date };
+  readonly deviceRoots: readonly Certificate[];
+  readonly simulatedRoots: readonly Certificate[];
+  /** Whether the verdict may name NVIDIA: false where the caller's root replaces NVIDIA's. */
+  readonly nvidia: { readonly device: boolean; readonly rim: boolean };
+  /** Whether the caller gave collateral and a root for RIMs, so that a simulated device's can be checked too. */
+  readonly checksSimulated: boolean;
+  readonly options: { readonly without?: Without | undefined; readonly stopAtFailure?: boolean | undefined };
+}
+
+/** Checks that the caller does not want. */
+export interface Without {
+  readonly referenceValues?: boolean | undefined;
+  readonly revocation?: boolean | undefined;
+}
+
+/** The checks on a device whose evidence could be read. */
+const OF_ONE_DEVICE = [
+  'report_nonce',
+  'report_signature',
+  'report_chain',
+  'report_fwid',
+  'revocation',
+  'reference_values',
+  'device_mode',
+] as const;
+/** All checks that {@link verifyDevices} makes. */
+export const OF_DEVICES = ['report_form', ...OF_ONE_DEVICE, 'topology'] as const;
 
 interface DeviceToVerify {
   readonly index: number;
@@ -33,7 +63,7 @@ export async function verifyDevices(
   inputs: readonly DeviceInput[],
   nonce: string | null,
   tokenClaims: readonly TokenDevice[],
-  context: Context,
+  context: DeviceContext,
 ): Promise<VerifiedDevice[]> {
   const several = inputs.length > 1;
   const parsed: ParsedEvidence[] = [];
@@ -78,16 +108,7 @@ const keysOf = ({ chain }: ParsedEvidence) => chain.slice(0, 2).map(({ spki }) =
 
 /** Lists the checks that cannot run on evidence that cannot be read. */
 async function skipUnreadable(list: CheckList, index: number): Promise<null> {
-  for (const name of [
-    'report_nonce',
-    'report_signature',
-    'report_chain',
-    'report_fwid',
-    'revocation',
-    'reference_values',
-    'device_mode',
-  ] as const)
-    await list.run(name, ['report_form'], () => seen(''), index);
+  for (const name of OF_ONE_DEVICE) await list.run(name, ['report_form'], () => seen(''), index);
   return null;
 }
 
@@ -95,7 +116,7 @@ async function skipUnreadable(list: CheckList, index: number): Promise<null> {
 async function verifyDevice(
   list: CheckList,
   { index, arch, evidence, nonce, tokenClaims }: DeviceToVerify,
-  context: Context,
+  context: DeviceContext,
 ): Promise<VerifiedDevice | null> {
   const { report, chain } = evidence;
   const [leaf] = chain;
@@ -208,7 +229,7 @@ function checkMode(
   matched: boolean,
   noReference: string | null,
   tokenClaims: readonly TokenDevice[],
-  nvidia: Context['nvidia'],
+  nvidia: DeviceContext['nvidia'],
 ) {
   for (const { name, debug, secureBoot } of tokenClaims) {
     if (debug !== null && debug !== 'disabled')
@@ -252,7 +273,7 @@ interface TrustedChain {
 async function checkChain(
   chain: readonly Certificate[],
   arch: string,
-  context: Context,
+  context: DeviceContext,
 ): Promise<Passed<TrustedChain>> {
   const { deviceRoots, simulatedRoots, clocks } = context;
   const anchors = { roots: deviceRoots, simulatedRoots, at: clocks.report };

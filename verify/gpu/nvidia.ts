@@ -13,7 +13,6 @@ export type Architecture = 'HOPPER' | 'BLACKWELL' | 'LS10';
 
 export interface DeviceIdentity {
   readonly kind: 'gpu' | 'switch';
-
   readonly arch: Architecture;
   /** `GH100`, `GB100`, `LS10`. */
   readonly chip: string;

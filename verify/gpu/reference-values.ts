@@ -2,12 +2,19 @@
 
 import { equal } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
-import type { Context, OcspQuery, RimQuery, VerifyOptions } from '../policy/options.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { verifyOcsp } from '../x509/revocation.ts';
+import type { Collateral, OcspQuery, RimQuery } from './collateral.ts';
 import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
 import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
 import type { Report } from './spdm/report.ts';
+
+/** Where endorsements and reference values come from, and what they must be valid under. */
+export interface EndorsementContext {
+  readonly clocks: { readonly ocsp: Date; readonly rim: Date; readonly rimOcsp: Date };
+  readonly rimRoots: readonly Certificate[];
+  readonly collateral: Collateral;
+}
 
 interface ReferenceValues {
   readonly driver: Rim | null;
@@ -20,7 +27,7 @@ interface ReferenceValues {
 export async function findReferenceValues(
   identity: DeviceIdentity,
   report: Report,
-  context: Context,
+  context: EndorsementContext,
 ): Promise<ReferenceValues> {
   const ids = rimIds(identity, report.opaque);
   const { driverVersion, vbiosVersion } = report.opaque;
@@ -43,7 +50,7 @@ async function inOrder<A, B>(all: readonly [A | Promise<A>, B | Promise<B>]): Pr
   return [await all[0], await all[1]];
 }
 
-async function findRim(query: RimQuery, kind: Rim['kind'], context: Context): Promise<Rim> {
+async function findRim(query: RimQuery, kind: Rim['kind'], context: EndorsementContext): Promise<Rim> {
   const { id } = query;
   const document = await available('rim_unavailable', id, () => context.collateral.rim(query));
   return orRefused([query], context, async () => {
@@ -64,7 +71,7 @@ async function findRim(query: RimQuery, kind: Rim['kind'], context: Context): Pr
  */
 export async function checkRim(
   document: string | Uint8Array,
-  { roots, at }: { readonly roots?: VerifyOptions['roots']; readonly at: Date },
+  { roots, at }: { readonly roots?: { readonly rim?: string | undefined } | undefined; readonly at: Date },
 ): Promise<Date> {
   const trusted = roots?.rim === undefined ? rimRoots() : parsePem(roots.rim);
   return firstEnd((await verifyRim(document, { roots: trusted, at })).signer);
@@ -77,7 +84,7 @@ export const firstEnd = (chain: readonly Certificate[]): Date =>
 /** Tells the collateral when a check refuses a document of it, so that the document is not cached. */
 async function orRefused<T>(
   queries: readonly (RimQuery | OcspQuery)[],
-  { collateral }: Context,
+  { collateral }: EndorsementContext,
   check: () => T | Promise<T>,
 ): Promise<T> {
   try {
@@ -93,7 +100,7 @@ export function compare(
   { driver, vbios, queries }: ReferenceValues,
   identity: DeviceIdentity,
   { blocks, opaque }: Report,
-  context: Context,
+  context: EndorsementContext,
 ): Promise<MatchedMeasurements> {
   return orRefused(queries, context, () =>
     matchMeasurements(driver === null ? { vbios } : { driver, vbios }, blocks, {
@@ -115,7 +122,7 @@ export function compare(
 export async function checkRevocation(
   path: readonly Certificate[],
   rims: ReferenceValues | null,
-  context: Context,
+  context: EndorsementContext,
 ): Promise<number> {
   const { collateral, clocks } = context;
   const queries = [

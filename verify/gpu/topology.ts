@@ -6,8 +6,18 @@
 //
 // A GPU states no id of its own, nor does its certificate hold one: the GPUs that the switches name can only be counted.
 import { CheckFailure, type Outcome, seen, skipped } from '../common/checks.ts';
-import type { DeviceClaims } from '../policy/options.ts';
-import type { OpaqueData } from './spdm/opaque.ts';
+import type { DeviceIdentity } from './nvidia.ts';
+import type { OpaqueData, PassThrough } from './spdm/opaque.ts';
+
+/** The claims of one device's signed report. null: the report does not have it. */
+export interface DeviceClaims extends DeviceIdentity {
+  readonly driver: string | null;
+  readonly vbios: string | null;
+  /** `spt`, `mpt`, `ppcie`: how it is passed through to its guest. */
+  readonly mode: PassThrough | null;
+  /** Measurements that were compared with reference values. */
+  readonly measurements_matched: number | null;
+}
 
 /** A device whose report and chain passed. */
 export interface VerifiedDevice {
@@ -105,7 +115,7 @@ function checkFabric(gpus: readonly IndexedDevice[], switches: readonly IndexedD
     throw mismatch(`the switches name ${ports.size} GPUs, and ${gpus.length} signed`);
 }
 
-const isProtected = ({ claims }: VerifiedDevice) => claims.mode === 'ppcie';
+export const isProtected = ({ claims }: VerifiedDevice) => claims.mode === 'ppcie';
 
 /** null: the report has no such field. */
 function statedMode({ claims, opaque }: VerifiedDevice): string | null {

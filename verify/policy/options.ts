@@ -1,12 +1,23 @@
-// The options, the collateral interface and the report of a verification. readOptions validates the options once.
+// The options and the report of a verification. readOptions validates the options once.
 import type { Attestation } from '../../proto/attestation/attestation.ts';
 import type { Batch } from '../../proto/attestation/batch.ts';
 import { equal, isDigest, toHex } from '../common/bytes.ts';
 import type { Check, CheckName, Limits } from '../common/checks.ts';
+import { type Names, type Part, refuseUnknown } from '../common/known-options.ts';
 import { LruMap } from '../common/lru.ts';
-import type { CpuClaims, CpuVerifyOptions, VerifiedSession } from '../cpu/cpu-options.ts';
-import { type Architecture, deviceRoots, rimRoots } from '../gpu/nvidia.ts';
-import type { PassThrough } from '../gpu/spdm/opaque.ts';
+import {
+  CPU_PART_OPTIONS,
+  type CpuClaims,
+  type CpuPartOptions,
+  type CpuVerifyOptions,
+  refuseUnknownCpuOptions,
+  type VerifiedSession,
+} from '../cpu/cpu-options.ts';
+import { type Collateral, OFFLINE } from '../gpu/collateral.ts';
+import type { DeviceContext, Without } from '../gpu/devices.ts';
+import { deviceRoots, rimRoots } from '../gpu/nvidia.ts';
+import type { DeviceClaims } from '../gpu/topology.ts';
+import type { Jwks, TokenSigner } from '../token/signature.ts';
 import type { TokenKind } from '../token/token.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 
@@ -27,7 +38,7 @@ export interface VerifyOptions {
   readonly expected?: Expected | undefined;
   readonly policy?: Policy | undefined;
   /** For the processor's evidence: roots in place of AMD's and Intel's, the caller's collateral, policy and reference values. */
-  readonly cpu?: Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference'> | undefined;
+  readonly cpu?: CpuPartOptions | undefined;
   /** A session that `verifySession` verified, for attestations that name it instead of carrying it (`x-tee-session`). */
   readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
@@ -52,11 +63,6 @@ export interface Clocks {
   readonly rimOcsp?: Date | undefined;
   /** Signed tokens. */
   readonly token?: Date | undefined;
-}
-
-interface Without {
-  readonly referenceValues?: boolean | undefined;
-  readonly revocation?: boolean | undefined;
 }
 
 export interface Expected {
@@ -100,76 +106,12 @@ export interface Policy {
   readonly devices?: readonly string[] | undefined;
 }
 
-/** A RIM that a report's device needs. */
-export interface RimQuery {
-  /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
-  readonly id: string;
-  /** Of the driver or the BIOS: with the chip, it finds documents that were given without a name. */
-  readonly version: string;
-  /** `GH100` */
-  readonly chip: string;
-}
-
-export interface OcspQuery {
-  readonly certificate: Certificate;
-  readonly issuer: Certificate;
-  readonly at: Date;
-}
-
-/** An OCSP response, with the nonce of its request where it was requested for this query. */
-export interface OcspAnswer {
-  readonly response: Uint8Array;
-  readonly nonce?: Uint8Array;
-}
-
-/** Both return null for a document that this source lacks, and may throw network errors: the checks then report it as unavailable. */
-export interface Collateral {
-  rim(query: RimQuery): Promise<string | Uint8Array | null>;
-  ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
-  /** Called when a check refused the result of this query, which must then not be cached. */
-  refused?(query: RimQuery | OcspQuery): Promise<void>;
-}
-
-/** `self-asserted`: anyone can have made it. */
-export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
-
-/** As much of a JWK as an ES384 key needs. */
-export interface Jwk {
-  readonly kty?: string | undefined;
-  readonly kid?: string | undefined;
-  readonly crv?: string | undefined;
-  readonly x?: string | undefined;
-  readonly y?: string | undefined;
-}
-
-export interface Jwks {
-  readonly keys: readonly Jwk[];
-}
-
 /**
  * From the least to the most. `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu`: and a confidential VM on a genuine
  * processor requested it. `measured`: and the caller knows the software that the VM was started with (`cpu.reference`).
  */
 export const LEVELS = ['none', 'gpu', 'gpu+cpu', 'measured'] as const;
 export type Level = (typeof LEVELS)[number];
-
-/** The claims of one device's signed report. null: the report does not have it. */
-export interface DeviceClaims {
-  readonly kind: 'gpu' | 'switch';
-  readonly arch: Architecture;
-  /** `GH100`. */
-  readonly chip: string;
-  /** `GH100 A01 GSP BROM`. */
-  readonly model: string;
-  /** The leaf certificate's serial number, in decimal. */
-  readonly ueid: string;
-  readonly driver: string | null;
-  readonly vbios: string | null;
-  /** `spt`, `mpt`, `ppcie`: how it is passed through to its guest. */
-  readonly mode: PassThrough | null;
-  /** Measurements that were compared with reference values. */
-  readonly measurements_matched: number | null;
-}
 
 export interface TokenClaims {
   readonly kind: TokenKind;
@@ -248,28 +190,12 @@ function once<T>(results: Map<string, Promise<T>>, name: string, load: () => Pro
   return result;
 }
 
-export interface Context {
+/** The options, read once. */
+export interface Context extends DeviceContext {
   readonly options: VerifyOptions;
   readonly at: Date;
-  readonly clocks: {
-    readonly report: Date;
-    readonly ocsp: Date;
-    readonly rim: Date;
-    readonly rimOcsp: Date;
-    readonly token: Date;
-  };
-  readonly deviceRoots: readonly Certificate[];
-  readonly rimRoots: readonly Certificate[];
-  readonly simulatedRoots: readonly Certificate[];
-  readonly collateral: Collateral;
-  /** Whether the verdict may name NVIDIA: false where the caller's root replaces NVIDIA's. */
-  readonly nvidia: { readonly device: boolean; readonly rim: boolean };
-  /** Whether the caller gave collateral and a root for RIMs, so that a simulated device's can be checked too. */
-  readonly checksSimulated: boolean;
+  readonly clocks: DeviceContext['clocks'] & { readonly token: Date };
 }
-
-/** Collateral that has nothing. */
-const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
 
 /** @throws {TypeError} naming the option that cannot be used. */
 export function readOptions(options: VerifyOptions): Context {
@@ -331,4 +257,62 @@ function pem(text: string, name: string): readonly Certificate[] {
   } catch (cause) {
     throw new TypeError(`${name} is not a PEM certificate`, { cause });
   }
+}
+
+/** The options of the processor's evidence. */
+export function cpuOptionsOf({ at, options: { simulatedRoot, without, cpu } }: Context): CpuVerifyOptions {
+  return { ...cpu, at, simulatedRoots: simulatedRoot, without };
+}
+
+// The names of the options.
+
+export const VERIFY_OPTIONS: Names<VerifyOptions> = {
+  at: true,
+  clocks: true,
+  roots: true,
+  simulatedRoot: true,
+  collateral: true,
+  without: true,
+  expected: true,
+  policy: true,
+  cpu: true,
+  session: true,
+  nrasKeys: true,
+  fetchNrasKeys: true,
+  countersignKeys: true,
+  limits: true,
+  stopAtFailure: true,
+};
+const CLOCKS: Part<VerifyOptions, 'clocks'> = { report: true, ocsp: true, rim: true, rimOcsp: true, token: true };
+const ROOTS: Part<VerifyOptions, 'roots'> = { device: true, rim: true };
+const WITHOUT: Part<VerifyOptions, 'without'> = { referenceValues: true, revocation: true };
+const LIMITS: Names<Limits> = { maxCharacters: true, maxValues: true };
+const EXPECTED: Part<VerifyOptions, 'expected'> = {
+  request: true,
+  response: true,
+  endpoint: true,
+  transcript: true,
+  event: true,
+  nonce: true,
+  challenge: true,
+};
+const POLICY: Part<VerifyOptions, 'policy'> = {
+  maxAgeSeconds: true,
+  maxAheadSeconds: true,
+  requiredChecks: true,
+  minLevel: true,
+  maxBatch: true,
+  devices: true,
+};
+
+/** @param names those of the options themselves; those of their parts are known. @throws {TypeError} naming an option that there is not. */
+export function refuseUnknownOptions(options: VerifyOptions, names: object = VERIFY_OPTIONS): void {
+  refuseUnknown(options, names);
+  refuseUnknown(options.clocks, CLOCKS, 'clocks.');
+  refuseUnknown(options.roots, ROOTS, 'roots.');
+  refuseUnknown(options.without, WITHOUT, 'without.');
+  refuseUnknown(options.expected, EXPECTED, 'expected.');
+  refuseUnknown(options.policy, POLICY, 'policy.');
+  refuseUnknown(options.limits, LIMITS, 'limits.');
+  if (options.cpu !== undefined) refuseUnknownCpuOptions(options.cpu, CPU_PART_OPTIONS, 'cpu.');
 }

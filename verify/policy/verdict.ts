@@ -2,16 +2,8 @@
 import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import { CheckFailure, type CheckList, seen, skipped } from '../common/checks.ts';
 import type { CpuClaims, CpuSoftware } from '../cpu/cpu-options.ts';
-import { leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
-import {
-  type Claims,
-  type Context,
-  type DeviceClaims,
-  LEVELS,
-  type Level,
-  type TokenClaims,
-  type VerificationReport,
-} from './options.ts';
+import { type DeviceClaims, leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
+import { type Claims, type Context, LEVELS, type Level, type TokenClaims, type VerificationReport } from './options.ts';
 
 export interface Findings {
   readonly list: CheckList;

@@ -1,9 +1,9 @@
 // Parses a JSON Web Token (RFC 7515 §7.1, RFC 7519). What it returns is not yet verified: see signature.ts.
-import { isObject } from '../../proto/json.ts';
+import { isObject, JsonTextError, parseStrict } from '../../proto/json.ts';
 import { EncodingError, fromBase64Url, fromUtf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 
-// Parses the JSON of tokens (RFC 8259) with limits: a name occurs once in its object, and objects have no prototype.
+// Parses the JSON of tokens with limits.
 
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 export interface JsonObject {
@@ -27,105 +27,21 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
 /** @throws {CheckFailure} token_malformed. */
 export function parseTokenJson(text: string): Json {
   if (text.length > MAX_TOKEN_CHARACTERS) throw malformed(`longer than ${MAX_TOKEN_CHARACTERS} characters`);
-  return new Parser(text).document();
-}
-
-const SPACE = /[ \t\n\r]*/y;
-const SCALAR = /true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-
-class Parser {
-  readonly #text: string;
-  #at = 0;
-  #values = 0;
-
-  constructor(text: string) {
-    this.#text = text;
+  let value: Json;
+  try {
+    value = parseStrict(text) as Json;
+  } catch (cause) {
+    throw malformed(cause instanceof JsonTextError ? 'a name stands twice in an object' : 'not JSON', { cause });
   }
-
-  document(): Json {
-    const value = this.#value(0);
-    if (this.#next() !== '') throw malformed('text follows the JSON value');
-    return value;
-  }
-
-  /** The character after white space, not yet consumed; '' at the end. */
-  #next(): string {
-    this.#match(SPACE);
-    return this.#text[this.#at] ?? '';
-  }
-
-  #match(pattern: RegExp): string | null {
-    pattern.lastIndex = this.#at;
-    const found = pattern.exec(this.#text)?.[0] ?? null;
-    this.#at += found?.length ?? 0;
-    return found;
-  }
-
-  #value(depth: number): Json {
+  let level: readonly Json[] = [value];
+  let values = 0;
+  for (let depth = 0; level.length > 0; depth++) {
     if (depth > MAX_DEPTH) throw malformed(`deeper than ${MAX_DEPTH} levels`);
-    if (++this.#values > MAX_VALUES) throw malformed(`more than ${MAX_VALUES} values`);
-    const first = this.#next();
-    if (first === '{') return this.#object(depth);
-    if (first === '[') return this.#array(depth);
-    if (first === '"') return this.#string();
-    return JSON.parse(this.#match(SCALAR) ?? fail('not JSON')) as Json;
+    values += level.length;
+    if (values > MAX_VALUES) throw malformed(`more than ${MAX_VALUES} values`);
+    level = level.flatMap((one) => (isArray(one) ? one : isObject(one) ? Object.values(one) : []));
   }
-
-  #object(depth: number): JsonObject {
-    const members = Object.create(null) as Record<string, Json>;
-    this.#at++;
-    if (this.#closes('}')) return members;
-    do {
-      if (this.#next() !== '"') throw malformed('a member has no name');
-      const name = this.#string();
-      if (name in members) throw malformed('a name stands twice in an object');
-      if (this.#next() !== ':') throw malformed('a member has no value');
-      this.#at++;
-      members[name] = this.#value(depth + 1);
-    } while (this.#continues('}'));
-    return members;
-  }
-
-  #array(depth: number): Json[] {
-    const items: Json[] = [];
-    this.#at++;
-    if (this.#closes(']')) return items;
-    do items.push(this.#value(depth + 1));
-    while (this.#continues(']'));
-    return items;
-  }
-
-  #closes(bracket: string): boolean {
-    if (this.#next() !== bracket) return false;
-    this.#at++;
-    return true;
-  }
-
-  #continues(bracket: string): boolean {
-    if (this.#closes(bracket)) return false;
-    if (this.#text[this.#at] !== ',') throw malformed('a comma is missing');
-    this.#at++;
-    return true;
-  }
-
-  #string(): string {
-    const start = this.#at;
-    let end = start + 1;
-    for (; this.#text[end] !== '"'; end++) {
-      if (end >= this.#text.length) throw malformed('a string does not end');
-      if (this.#text[end] === '\\') end++;
-    }
-    this.#at = end + 1;
-    try {
-      return JSON.parse(this.#text.slice(start, this.#at)) as string;
-    } catch (cause) {
-      throw malformed('a string is not JSON', { cause });
-    }
-  }
-}
-
-function fail(message: string): never {
-  throw malformed(message);
+  return value;
 }
 
 export interface Jws {

@@ -2,9 +2,24 @@
 
 import { buffered, utf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
-import type { Jwk, Jwks, TokenSigner } from '../policy/options.ts';
 import type { Jws } from './jws.ts';
 import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';
+
+/** `self-asserted`: anyone can have made it. */
+export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
+
+/** As much of a JWK as an ES384 key needs. */
+export interface Jwk {
+  readonly kty?: string | undefined;
+  readonly kid?: string | undefined;
+  readonly crv?: string | undefined;
+  readonly x?: string | undefined;
+  readonly y?: string | undefined;
+}
+
+export interface Jwks {
+  readonly keys: readonly Jwk[];
+}
 
 export interface TokenSignatureOptions {
   /** NVIDIA's keys. */

@@ -134,19 +134,9 @@ async function checkSignatures(path: readonly Certificate[]): Promise<void> {
   verified.set(id, true);
 }
 
-/** A parsed certificate does not change, so its hash is computed once. */
-const fingerprints = new WeakMap<Certificate, Promise<string>>();
-
-function fingerprint(certificate: Certificate): Promise<string> {
-  const known = fingerprints.get(certificate);
-  if (known !== undefined) return known;
-  const made = digest('SHA-256', certificate.der).then(toHex);
-  fingerprints.set(certificate, made);
-  return made;
-}
-
 async function identity(path: readonly Certificate[]): Promise<string> {
-  return (await Promise.all(path.map(fingerprint))).join('');
+  const hashes = await Promise.all(path.map(({ der }) => digest('SHA-256', der)));
+  return hashes.map(toHex).join('');
 }
 
 // A path to a pinned root, or to a simulated one that the caller named.

@@ -66,7 +66,7 @@ def verifying_client(*, library: ModuleType | None = None, **options: Any) -> An
     :param max_stream_bytes: the largest answer, whole or streamed, that is kept to be checked, after its content encoding.
     :param verify_limits: the ``limits`` of :func:`verify_attestation`.
     :param library: ``httpx2`` for packages that take clients of that one alone, as ``anthropic`` does; ``httpx`` by default.
-    :param options: those of :func:`verify_attestation` but ``expected`` and ``limits``; all others are those of ``httpx.Client``
+    :param options: those of :func:`verify_attestation`, without ``expected`` and ``limits``; all others are those of ``httpx.Client``
         (``transport``, ``proxy``, ``verify``, ``timeout``, ``limits``, …). Its event hooks see answers before they are checked.
     :raises TypeError: an option that cannot be used.
     """

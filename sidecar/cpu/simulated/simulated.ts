@@ -3,7 +3,7 @@ import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { CpuType } from '../../../verify/cpu/index.ts';
+import type { CpuType } from '../../../verify/cpu.ts';
 import { keptOrMade, ROOT_FILE, RootError, replace } from '../../attesters/simulated/pki.ts';
 import { AttesterError } from '../../common/attester.ts';
 import type { CpuCollector, CpuEvidence } from '../collector.ts';

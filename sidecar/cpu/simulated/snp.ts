@@ -1,7 +1,7 @@
 // Makes SEV-SNP evidence under its own roots, valid by default: a processor, its firmware and AMD's authorities in one. Tests use options
 // that the twin does not, to make evidence with one fault.
 import { sign } from 'node:crypto';
-import type { Product } from '../../../verify/cpu/index.ts';
+import type { Product } from '../../../verify/cpu.ts';
 import * as der from '../../attesters/simulated/certificate.ts';
 import { extension } from '../../attesters/simulated/certificate.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';

@@ -1,7 +1,7 @@
 // Makes TDX quotes and Intel's collateral under its own root, valid by default. Tests use options that the twin does not, to make
 // evidence with one fault.
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { TdxCollateral } from '../../../verify/cpu/index.ts';
+import type { TdxCollateral } from '../../../verify/cpu.ts';
 import * as der from '../../attesters/simulated/certificate.ts';
 import { extension } from '../../attesters/simulated/certificate.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';

@@ -10,7 +10,7 @@ import { PROTOCOL } from '../../../proto/frames.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { createSessions, type Session, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
-import { appraiseSession, verifySession } from '../../../verify/cpu/index.ts';
+import { appraiseSession, verifySession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, verifyAttestation } from '../../../verify/index.ts';
 import { collateralEnd } from '../../../verify/service.ts';
 import {

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { EXAMPLE_REQUESTS, type ExampleResponses, readExamples } from '../../../gateway/routes/openapi/examples.ts';
 import { buildDocument } from '../../../gateway/routes/openapi/openapi.ts';
 import { askForExamples } from '../../../scripts/examples/ask.ts';
-import { verifySession } from '../../../verify/cpu/index.ts';
+import { verifySession } from '../../../verify/cpu.ts';
 import { verifyAttestation } from '../../../verify/index.ts';
 
 type Json = Readonly<Record<string, unknown>>;

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type AmdOptions, createAmdEndorsements, readCertificateTable } from '../../../sidecar/cpu/amd.ts';
 import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport, TCB } from '../../../sidecar/cpu/simulated/snp.ts';
-import { appraiseCpu } from '../../../verify/cpu/index.ts';
+import { appraiseCpu } from '../../../verify/cpu.ts';
 import { never } from '../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { CHAIN, CRL, LEAF, serve, tableOf } from './fake-kds.ts';

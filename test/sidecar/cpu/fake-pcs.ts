@@ -1,6 +1,6 @@
 // What Intel's Provisioning Certification Service has for the quotes of a platform that is made here.
 import { FMSPC } from '../../../sidecar/cpu/simulated/tdx.ts';
-import type { TdxCollateral } from '../../../verify/cpu/index.ts';
+import type { TdxCollateral } from '../../../verify/cpu.ts';
 import type { Answer } from './fake-service.ts';
 
 export const TCB = `/tdx/certification/v4/tcb?fmspc=${FMSPC}&update=standard`;

@@ -16,7 +16,7 @@ import {
   makeQuote,
   svns,
 } from '../../../sidecar/cpu/simulated/tdx.ts';
-import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu/index.ts';
+import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu.ts';
 import { collateralEnd } from '../../../verify/service.ts';
 import { never } from '../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';

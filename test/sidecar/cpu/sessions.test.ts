@@ -14,7 +14,7 @@ import {
   type Sessions,
 } from '../../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
-import { appraiseSession } from '../../../verify/cpu/index.ts';
+import { appraiseSession } from '../../../verify/cpu.ts';
 import { checkAnswer } from '../../../verify/service.ts';
 import { freshNonce, never } from '../../support/attest.ts';
 import { eventually, type Folder, temporaryFolder } from '../../support/harness.ts';

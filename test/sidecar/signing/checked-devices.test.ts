@@ -83,7 +83,7 @@ describe('evidence of several devices', () => {
 
   test('of the same switch twice is refused', async () => {
     const evidence = [await evidenceOf(gpu), await evidenceOf(nvswitch), await evidenceOf(nvswitch)];
-    await expect(check(evidence, ['HOPPER', 'LS10', 'LS10'])).rejects.toThrow('two devices gave the same evidence');
+    await expect(check(evidence, ['HOPPER', 'LS10', 'LS10'])).rejects.toThrow('device 2: the same device as device 1');
   });
 });
 

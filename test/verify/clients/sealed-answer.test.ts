@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { withLastMember } from '../../../proto/json.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from '../../../verify/clients/fetch.ts';
 import type { SealedFetchError } from '../../../verify/clients/sealed.ts';
-import { verifySession } from '../../../verify/cpu/index.ts';
+import { verifySession } from '../../../verify/cpu.ts';
 import {
   bytesOf,
   makeOrigin,

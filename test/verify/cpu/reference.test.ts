@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { makeSnpReport, snpMember } from '../../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../../sidecar/cpu/simulated/tdx.ts';
-import { type CpuReference, type GuestReference, readReference, verifySession } from '../../../verify/cpu/index.ts';
+import { type CpuReference, type GuestReference, readReference, verifySession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, type VerifyOptions, verifyAttestation } from '../../../verify/index.ts';
 import { LAUNCH, LAUNCH_SHA256 } from '../../support/launch-file.ts';
 import { AT, attest, EXCHANGE, simulatedRoot } from '../maker.ts';

@@ -1,6 +1,6 @@
 // EAR for tests: reports as real hardware would give them, which no machine here can, and what the draft's text demands of every claims set.
 import { expect } from 'vitest';
-import type { CpuClaims } from '../../../verify/cpu/index.ts';
+import type { CpuClaims } from '../../../verify/cpu.ts';
 import { type Ear, type EarAppraisal, earOf } from '../../../verify/forms/ear.ts';
 import {
   CHECKS,

@@ -1,7 +1,7 @@
 // EAR, made of reports: what each level claims.
 import { describe, expect, test } from 'vitest';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
-import { appraiseCpu, appraiseSession, type CpuClaims, verifySession } from '../../../verify/cpu/index.ts';
+import { appraiseCpu, appraiseSession, type CpuClaims, verifySession } from '../../../verify/cpu.ts';
 import { APPRAISAL_CLAIMS, earOfCpu } from '../../../verify/forms/ear.ts';
 import { appraiseAttestation, appraiseEvidence, createCollateral, type VerifyOptions } from '../../../verify/index.ts';
 import { vectorsPresent } from '../../support/vectors.ts';

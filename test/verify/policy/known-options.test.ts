@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { verifyingFetch } from '../../../verify/clients/fetch.ts';
 import { sealedFetch } from '../../../verify/clients/sealed.ts';
-import { appraiseCpu, appraiseSession } from '../../../verify/cpu/index.ts';
+import { appraiseCpu, appraiseSession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, appraiseEvidence, createCollateral, verifyAttestation } from '../../../verify/index.ts';
 
 test.each([

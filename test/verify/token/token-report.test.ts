@@ -1,7 +1,7 @@
 // What a token says of GPUs and switches against what they signed: every device is spoken of, no matter who asked about it.
 import { describe, expect, test } from 'vitest';
 import { compareTokenWithReports } from '../../../verify/attestation.ts';
-import type { DeviceClaims } from '../../../verify/policy/options.ts';
+import type { DeviceClaims } from '../../../verify/gpu/topology.ts';
 import type { ParsedToken, TokenDevice } from '../../../verify/token/token.ts';
 
 const signed = (kind: 'gpu' | 'switch', ueid: string) =>

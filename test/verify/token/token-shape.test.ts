@@ -232,9 +232,11 @@ describe('a token that is not one', () => {
   });
 
   it('has limits of size, depth, values, verifiers and submodules', () => {
-    refused('['.repeat(1024 * 1024), /deeper/);
+    const deep = 512 * 1024;
+    refused('['.repeat(deep) + ']'.repeat(deep), /deeper/);
+    refused('['.repeat(2 * deep));
     refused('['.repeat(1024 * 1024 + 1), /longer/);
-    refused(`{"a":${'{"a":'.repeat(20)}`, /deeper/);
+    refused(`${'{"a":'.repeat(20)}1${'}'.repeat(20)}`, /deeper/);
     refused(jwt(`{"a":${'['.repeat(100)}${']'.repeat(100)}}`, none), /deeper/);
     refused(`[${'1,'.repeat(100_000)}1]`, /more than 65536 values/);
     const devices = (count: number) => Array.from({ length: count }, () => ({}));

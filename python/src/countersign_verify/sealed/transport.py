@@ -116,7 +116,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
     :param on_session: called with the report of each session that requests are sealed to from now on.
     :param on_refused: called with each error that a refusal stands for.
     :param library: the library of the client, if it is not ``httpx`` but one that has its names, as ``httpx2``.
-    :param verify: the options of :func:`verify_session` but ``expected``. Of ``policy``, ``min_level`` and ``required_checks`` count.
+    :param verify: the options of :func:`verify_session`, without ``expected``. Of ``policy``, ``min_level`` and ``required_checks`` count.
     :raises TypeError: a URL or an option that cannot be used.
     """
 

@@ -1,8 +1,8 @@
 // Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
-import { PayloadReader, readEvents, SseError } from '../proto/stream/sse.ts';
-import { parseBounded } from '../verify/common/bounded-json.ts';
-import { concat } from '../verify/common/bytes.ts';
-import { attestationIn } from '../verify/index.ts';
+import { PayloadReader, readEvents, SseError } from '../../proto/stream/sse.ts';
+import { parseBounded } from '../../verify/common/bounded-json.ts';
+import { concat } from '../../verify/common/bytes.ts';
+import { attestationIn } from '../../verify/index.ts';
 import { GatewayError } from './gateway.ts';
 
 /** Larger answers are cut off: they could not be checked. */

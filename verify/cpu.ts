@@ -1,5 +1,5 @@
 // Verifies a processor's evidence and sessions by themselves. verifyAttestation checks those of an attestation.
-export { appraiseSession, type SessionReport, verifySession } from '../session.ts';
+
 export {
   type CpuClaims,
   type CpuExpected,
@@ -16,6 +16,7 @@ export {
   type TcbStatus,
   type TdxCollateral,
   type VerifiedSession,
-} from './cpu-options.ts';
-export { readReference } from './reference.ts';
-export { appraiseCpu, verifyCpu } from './verify-cpu.ts';
+} from './cpu/cpu-options.ts';
+export { readReference } from './cpu/reference.ts';
+export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
+export { appraiseSession, type SessionReport, verifySession } from './session.ts';

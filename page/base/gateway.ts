@@ -1,5 +1,5 @@
 // Talks to the gateway that served this page, and to nothing else.
-import type { Jwks } from '../verify/index.ts';
+import type { Jwks } from '../../verify/index.ts';
 
 /** As GET /page/service answers. */
 export interface Service {
