@@ -28,7 +28,7 @@ interface SidecarOptions {
   /** A user who may own the socket beside root and this process's user; null: no other user. */
   readonly sidecar_uid: number | null;
   readonly attest_timeout_ms: number;
-  /** Permits for attestations without a batch, which may be shared by several processes. The queue is fair between owners. */
+  /** Permits for attestations without a batch. The queue is fair between owners. */
   readonly permits: Permits;
   /** Responses beyond one full batch that may wait for the next. */
   readonly max_attestations_waiting: number;

@@ -1,4 +1,4 @@
-// The keys of sealed requests: changed with the session, shared by workers, told again to a sidecar that comes back; and each request once.
+// The keys of sealed requests: changed with the session, told again to a sidecar that comes back; and each request once.
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createSeeds, type Seed } from '../../../gateway/sealing/seeds.ts';
@@ -26,7 +26,6 @@ import {
   textOf,
 } from '../../support/sealed-client.ts';
 
-const CLOSE = { connection: 'close' };
 const BODY = JSON.stringify(CHAT);
 
 describe('the seeds of keys', () => {
@@ -127,11 +126,10 @@ describe('the keys of a gateway', () => {
     });
     service.backend.script = chatAnswer('Hello.');
   }
-  async function startWorkers(): Promise<GatewayProcess> {
-    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, WORKERS: '2' };
+  async function startProcess(): Promise<GatewayProcess> {
+    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket };
     const started = await startGatewayProcess({ ...env, CANARY_INTERVAL_MS: '0' });
     gateway = started;
-    await eventually(() => started.lines().filter((line) => line.msg === 'sidecar').length === 2);
     return started;
   }
   /** Two gateways of one sidecar would end each other's keys. */
@@ -204,59 +202,12 @@ describe('the keys of a gateway', () => {
     }
   });
 
-  it('are the same in every worker, and a request that one has opened the other refuses', async () => {
-    await start(undefined, NOT_THIS_ONE);
-    const { url } = await startWorkers();
-    const key = await currentKey(url);
-    const documents = async () => {
-      const asked = Array.from({ length: 8 }, () => fetch(`${url}/.well-known/ohttp-keys`, { headers: CLOSE }));
-      const all = (await Promise.all(asked)).map(async (one) =>
-        one.status === 200 ? Buffer.from(await one.arrayBuffer()).toString('hex') : `${one.status}`,
-      );
-      return [...new Set(await Promise.all(all))];
-    };
-    await eventually(async () => (await documents()).length === 1);
-    expect(await documents()).toEqual([Buffer.from((await currentKeys(url)).document).toString('hex')]);
-    // Each on a connection of its own: they are dealt out to the workers in turn.
-    const asked = await Promise.all(Array.from({ length: 8 }, () => sealedAsk(url, { body: BODY }, key)));
-    expect(asked.map(({ status }) => status)).toEqual(Array(8).fill(200));
-    const { request, chunks } = await sealMessage(key, messageOf({ body: BODY }));
-    const replays = await Promise.all(Array.from({ length: 8 }, () => post(url, chunks)));
-    expect(replays.map(({ status }) => status).sort()).toEqual([200, ...Array(7).fill(409)]);
-    const served = replays.find(({ status }) => status === 200);
-    expect((await open(request, (served as (typeof replays)[number]).body)).status).toBe(200);
-    for (const one of replays)
-      if (one !== served) expect(JSON.parse(await textOf(one)).error.code).toBe('sealed_replayed');
-  }, 60_000);
-
   it('are made and open a request without a warning of Node among the log lines', async () => {
     await start(undefined, NOT_THIS_ONE);
-    const running = await startWorkers();
+    const running = await startProcess();
     await eventually(async () => (await fetch(`${running.url}/.well-known/ohttp-keys`)).status === 200);
     expect((await sealedAsk(running.url, { body: BODY })).status).toBe(200);
     const others = running.output().split('\n');
     expect(others.filter((line) => line !== '' && !line.startsWith('{'))).toEqual([]);
   });
-
-  it('change in every worker, and come to one that was started again', async () => {
-    await start(312, NOT_THIS_ONE);
-    const running = await startWorkers();
-    const { url } = running;
-    const one = client(url);
-    const end = performance.now() + 6_000;
-    const pids = running.lines().flatMap(({ msg, pid }) => (msg === 'listening' ? [pid as number] : []));
-    let killed = false;
-    while (performance.now() < end) {
-      if (!killed && end - performance.now() < 4_000) {
-        killed = true;
-        process.kill(pids[0] as number, 'SIGKILL');
-        await eventually(
-          () => running.lines().filter(({ msg, state }) => msg === 'sidecar' && state === 'connected').length === 3,
-        );
-      }
-      await one.ask();
-    }
-    expect(one.stats.failed).toEqual([]);
-    expect(one.stats.served).toBeGreaterThan(20);
-  }, 60_000);
 });
