@@ -44,7 +44,8 @@ import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
-import { createSealingKeys, ownSeeds } from './sealing/keys.ts';
+import { createSealingKeys } from './sealing/keys.ts';
+import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { registerBackends, registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { auditLogOf } from './usage/audit-log.ts';
@@ -173,7 +174,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     config,
     log,
   );
-  const { store, rates, book } = createShared(config, log);
+  const { store, rates, book, admitOnce } = createShared(config, log);
   const audit = auditLogOf(config, log);
   const telemetry = createTelemetry(log, tracer, {
     book: config.api_keys_file === null ? null : book,
@@ -202,12 +203,13 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
-    onProcessor: () => sealing?.start(),
+    onProcessor: () => sealing?.connected(),
+    onKeys: (keys) => sealing?.received(keys),
     onSession: ({ statement }) => sealing?.sessionNames(statement),
     onSigned: telemetry.signed,
     batches: config.batch === 'auto',
   });
-  const sealing = config.sealed === 'off' ? null : createSealingKeys(ownSeeds(), (hpke) => sidecar.sendKeys(hpke), log);
+  const sealing = config.sealed === 'off' ? null : createSealingKeys(admitOnce, (keys) => sidecar.sendKeys(keys), log);
   const offload = createOffload();
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms);
   const verifier = createVerifier(config);
@@ -266,12 +268,15 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
 
 /**
  * Creates what several gateways share through the server that ATTESTATION_STORE_URL names, and what one gateway keeps in its memory:
- * the store of attestations, the rate limits, the book of usage.
+ * the store of attestations, the rate limits, the book of usage, and which sealed requests were admitted.
  */
-function createShared(config: GatewayConfig, log: Logger): Pick<Deps, 'store' | 'rates' | 'book'> {
+function createShared(
+  config: GatewayConfig,
+  log: Logger,
+): Pick<Deps, 'store' | 'rates' | 'book'> & { readonly admitOnce: AdmitOnce | null } {
   const memory = createMemoryStore(config);
   if (config.attestation_store_url === null)
-    return { store: memory, rates: createRates(inMemory), book: createMemoryBook() };
+    return { store: memory, rates: createRates(inMemory), book: createMemoryBook(), admitOnce: null };
   const connection = openConnection({
     url: config.attestation_store_url,
     timeout_ms: config.attestation_store_timeout_ms,
@@ -280,6 +285,7 @@ function createShared(config: GatewayConfig, log: Logger): Pick<Deps, 'store' | 
   return {
     store: createSharedStore(connection, memory, config),
     rates: createRates(inStore(connection)),
+    admitOnce: admitInStore(connection),
     book: createSharedBook(connection, () =>
       log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
     ),
