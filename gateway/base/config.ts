@@ -60,7 +60,7 @@ const own = z.object({
     .default('127.0.0.1')
     .describe('The address to listen on; beyond loopback it needs `API_KEYS_FILE`'),
   PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0: a free one'),
-  REUSE_PORT: flag.describe('`1`: other gateways may listen on the same port; it needs `ATTESTATION_STORE_URL`'),
+  REUSE_PORT: flag.describe('`1`: gateways with the same `ATTESTATION_STORE_URL` may share the port'),
   BACKEND_URL: backendUrl('BACKEND_API_KEY')
     .optional()
     .describe('The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`. **Required**, or `BACKENDS_FILE`'),
@@ -219,14 +219,16 @@ export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
 /** Settings that are gone, and what replaces each. */
-const REMOVED: Readonly<Record<string, string>> = {
-  WORKERS:
+const REMOVED: ReadonlyMap<string, string> = new Map([
+  [
+    'WORKERS',
     'start a second gateway with the same ATTESTATION_STORE_URL, on the same port (REUSE_PORT=1) or behind a balancer',
-};
+  ],
+]);
 
 /** @throws {ConfigError} for a removed setting that is still set. */
 function checkRemoved(env: NodeJS.ProcessEnv): void {
-  for (const [name, instead] of Object.entries(REMOVED))
+  for (const [name, instead] of REMOVED)
     if (env[name]) throw new ConfigError(`${name} is no longer a setting: ${instead}`);
 }
 

@@ -31,7 +31,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/backend/{backends,backends-file,replica}.ts':
     "an operator's file of 1 MiB at most, whose turn it is, and who is up",
   'gateway/backend/client.ts': 'what its connections receive, connection.ts and response.ts read',
-  'gateway/cluster/*.ts': 'messages of our own processes, and the connection to a server that keeps our own values',
+  'gateway/base/store-connection.ts': 'the connection to a server that keeps our own values',
   'gateway/http/{connections,context,middleware,outgoing}.ts': 'they count requests and hand them on',
   'gateway/http/document.ts': 'our own documents; two headers are looked at once',
   'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",

@@ -155,7 +155,7 @@ export const PROCESS: readonly Panel[] = [
   panel(
     'Processor',
     'percentunit',
-    { text: 'Of one core.' },
+    { text: 'Of one core, which is what a gateway uses at most.' },
     by('instance', rate('process_cpu_seconds_total', 'instance')),
   ),
   panel(

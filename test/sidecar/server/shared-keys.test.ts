@@ -76,7 +76,7 @@ it('the first proposal wins, and each gateway that proposes has it', async () =>
   expect(other.keys).toEqual([]);
 });
 
-it('are forgotten with the last gateway that shares them, and numbers never begin again', async () => {
+it('are forgotten with their last gateway', async () => {
   const [one, two, other] = [await connect(), await connect(), await connect()];
   one.propose('b25l', null, 'AAAA');
   await one.read();
