@@ -3,7 +3,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import { Problem } from '../base/problem.ts';
 import type { Client, Connection } from '../base/store-connection.ts';
 
 /** The state of a rate after one request. */
@@ -16,10 +15,7 @@ export interface Allowance {
 }
 
 export interface Rates {
-  /**
-   * Counts one request under `name`, which may have `per_second` of them. Names are the same in every store.
-   * @throws {Problem} overloaded where the counter does not respond.
-   */
+  /** Counts one request under `name`, which may have `per_second` of them. Names are the same in every store. */
   take(name: string, per_second: number): Promise<Allowance>;
 }
 
@@ -69,7 +65,7 @@ export function createRates(make: MakeLimiter): Rates {
         return allowanceOf(await limiter.consume(name), true, per_second);
       } catch (refusal) {
         if (refusal instanceof RateLimiterRes) return allowanceOf(refusal, false, per_second);
-        throw new Problem('overloaded', 'Requests cannot be counted now.', { cause: refusal, retryAfterSeconds: 1 });
+        throw refusal;
       }
     },
   };
