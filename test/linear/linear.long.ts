@@ -31,6 +31,8 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/backend/{backends,backends-file,replica}.ts':
     "an operator's file of 1 MiB at most, whose turn it is, and who is up",
   'gateway/backend/client.ts': 'what its connections receive, connection.ts and response.ts read',
+  'gateway/base/{backoff,bounds}.ts': 'they compute numbers',
+  'gateway/base/{config,otel-settings}.ts': "an operator's settings",
   'gateway/base/store-connection.ts': 'the connection to a server that keeps our own values',
   'gateway/http/{connections,context,middleware,outgoing}.ts': 'they count requests and hand them on',
   'gateway/http/document.ts': 'our own documents; two headers are looked at once',
@@ -38,7 +40,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/http/paced-connection.ts': 'hands bytes on as they are, 4 KiB of them ahead',
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
   'gateway/keys/followed-files.ts': "hands on an operator's files",
-  'gateway/limits/{backoff,bounds,concurrency,memory}.ts':
+  'gateway/limits/{concurrency,memory}.ts':
     "they count, by keys and addresses of bounded length; the machine's own limits",
   'gateway/limits/permits.ts': 'counts requests',
   'gateway/verifier/shares.ts': 'counts bytes',
