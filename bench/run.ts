@@ -106,8 +106,7 @@ const LEVEL_STEPS = 2;
 
 /**
  * Requests that nobody counts, until they get no cheaper: a compiler at run time needs tens of thousands of them, which a
- * gateway has behind it within its first minute. The same rule for everybody, and each process of several is asked for as
- * long as one alone.
+ * gateway has behind it within its first minute. The same rule for everybody.
  */
 async function warm(bench: Bench, target: Target, kind: TargetKind | undefined): Promise<void> {
   bench.say(`warming ${target.name}`);
@@ -115,13 +114,13 @@ async function warm(bench: Bench, target: Target, kind: TargetKind | undefined):
   const streams = kind?.figures === undefined && target.streams === null;
   // What a compiler made for the one kind it makes anew when it has seen the other.
   const scenes: readonly Scene[] = streams ? [whole, { kind: 'burst', chunks: 50 }, whole] : [whole, whole];
-  for (const scene of scenes) await untilLevel(bench, target, scene, kind?.processes ?? 1);
+  for (const scene of scenes) await untilLevel(bench, target, scene);
 }
 
-async function untilLevel({ load, plan }: Bench, { aim, watch }: Target, scene: Scene, processes: number) {
+async function untilLevel({ load, plan }: Bench, { aim, watch }: Target, scene: Scene) {
   let lowest = Number.POSITIVE_INFINITY;
   let level = 0;
-  const duration_ms = plan.warm_step_ms * processes;
+  const duration_ms = plan.warm_step_ms;
   for (let step = 0; step < plan.warm_steps && level < LEVEL_STEPS; step++) {
     const job = { aim, watch, scene, concurrency: plan.concurrency, warm_ms: 0, duration_ms };
     const { cost, answers } = await load.closed(job);

@@ -16,9 +16,8 @@ import { createBackend } from './backend/client.ts';
 import { createProbe } from './backend/probe.ts';
 import { type GatewayConfig, VERSION } from './base/config.ts';
 import { Problem } from './base/problem.ts';
+import { openConnection } from './base/store-connection.ts';
 import { pathOf, VERIFY_PATH } from './base/target.ts';
-import { isMember, joinPrimary, type Member } from './cluster/member.ts';
-import { openConnection } from './cluster/store-connection.ts';
 import type { Bindings, Deps, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
@@ -44,13 +43,14 @@ import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
-import { createSealingKeys, ownSeeds } from './sealing/keys.ts';
+import { createSealingKeys } from './sealing/keys.ts';
+import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { registerBackends, registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { auditLogOf } from './usage/audit-log.ts';
 import { createSharedBook } from './usage/book-shared.ts';
 import { createMemoryBook } from './usage/usage.ts';
-import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
+import { createVerifier } from './verifier/verifier.ts';
 
 function createRoutes(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: pathOf });
@@ -165,28 +165,25 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     config,
     log,
   );
-  const member = isMember ? joinPrimary(config.workers) : null;
-  const { store, rates, book } = createShared(config, log, member);
-  const audit = member === null ? auditLogOf(config, log) : config.audit_log === null ? null : member.audit;
+  const { store, rates, book, admitOnce } = createShared(config, log);
+  const audit = auditLogOf(config, log);
   const telemetry = createTelemetry(log, tracer, {
     book: config.api_keys_file === null ? null : book,
     audit,
     max_answer_bytes: config.max_answer_bytes,
   });
-  member?.metrics(telemetry.registry);
   // An alert on the first refusal needs a value before it.
   for (const code of [...REFUSAL_CODES, ...FAILURE_CODES]) telemetry.metrics.sidecarRefusals.inc({ code }, 0);
   const checker = createChecker();
-  const attestations = {
-    max_permits: config.max_attestations_in_flight,
-    max_waiting: config.max_attestations_waiting,
-  };
   const sidecar = createSidecar({
     sidecar_socket: config.sidecar_socket,
     sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
     max_attestations_waiting: config.max_attestations_waiting,
-    permits: member === null ? createPermits(attestations) : member.permits('attestations', attestations),
+    permits: createPermits({
+      max_permits: config.max_attestations_in_flight,
+      max_waiting: config.max_attestations_waiting,
+    }),
     allow_simulated: config.allow_simulated,
     checker,
     onState(state, reason, refused) {
@@ -197,18 +194,16 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
-    onProcessor: () => sealing?.start(),
+    onProcessor: () => sealing?.connected(),
+    onKeys: (keys) => sealing?.received(keys),
     onSession: ({ statement }) => sealing?.sessionNames(statement),
     onSigned: telemetry.signed,
     batches: config.batch === 'auto',
   });
-  const sealing =
-    config.sealed === 'off'
-      ? null
-      : createSealingKeys(member === null ? ownSeeds() : member.seeds, (hpke) => sidecar.sendKeys(hpke), log);
+  const sealing = config.sealed === 'off' ? null : createSealingKeys(admitOnce, (keys) => sidecar.sendKeys(keys), log);
   const offload = createOffload();
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms);
-  const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
+  const verifier = createVerifier(config);
   let draining = false;
   const app = createRoutes({
     config,
@@ -220,7 +215,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     offload,
     attestor,
     keys,
-    concurrency: member === null ? createConcurrency(config) : member.concurrency(createConcurrency, config),
+    concurrency: createConcurrency(config),
     rates,
     book,
     audit,
@@ -263,30 +258,25 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
 }
 
 /**
- * Creates what several processes may share: the store of attestations, the rate limits, the book of usage. `member` is set when this process
- * is one of several workers; ATTESTATION_STORE_URL names the server that several gateways share.
+ * Creates what several gateways share through the server that ATTESTATION_STORE_URL names, and what one gateway keeps in its memory:
+ * the store of attestations, the rate limits, the book of usage, and which sealed requests were admitted.
  */
 function createShared(
   config: GatewayConfig,
   log: Logger,
-  member: Member | null,
-): Pick<Deps, 'store' | 'rates' | 'book'> {
-  const memory = createMemoryStore({
-    ...config,
-    attestation_store_bytes: Math.ceil(config.attestation_store_bytes / config.workers),
-  });
-  const store = member?.store(memory) ?? memory;
-  const limiter = member?.limiter ?? inMemory;
+): Pick<Deps, 'store' | 'rates' | 'book'> & { readonly admitOnce: AdmitOnce | null } {
+  const memory = createMemoryStore(config);
   if (config.attestation_store_url === null)
-    return { store, rates: createRates(limiter), book: member?.book ?? createMemoryBook() };
+    return { store: memory, rates: createRates(inMemory), book: createMemoryBook(), admitOnce: null };
   const connection = openConnection({
     url: config.attestation_store_url,
     timeout_ms: config.attestation_store_timeout_ms,
     onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
   });
   return {
-    store: createSharedStore(connection, memory, store, config),
-    rates: createRates(inStore(connection, limiter)),
+    store: createSharedStore(connection, memory, config),
+    rates: createRates(inStore(connection)),
+    admitOnce: admitInStore(connection),
     book: createSharedBook(connection, () =>
       log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
     ),

@@ -98,9 +98,6 @@ export const BARS: readonly Bar[] = [
     each('both', 'ours tee unchecked', OURS),
     { most: [2.5, 1.7] },
   ),
-  ratio('two workers against one, CPU of a whole answer', 'whole-1k', each('cpu', 'ours 2 workers', OURS), {
-    most: [1.1, 1],
-  }),
   absolute('client gone → backend request cancelled, p99', 'cancel', of(OURS, 'p99'), 50, 10),
   absolute('longest turn of the gateway for an answer of 4 MB, CPU p50', 'stall', of('gateway', 'cpu50'), 5, null),
   absolute('  for a request of 4 MB', 'stall', of('gateway, request', 'cpu50'), 5, null),

@@ -23,8 +23,6 @@ export interface TargetKind {
   readonly name: string;
   /** One line for the legend under the tables. */
   readonly about: string;
-  /** How many share its requests; absent: one. */
-  readonly processes?: number;
   /** Not part of a quick run, unless it is named. */
   readonly slow?: boolean;
   /** The figures that it is part of; absent: all. */

@@ -1,7 +1,7 @@
 // The interfaces between the parts of attestation, and to the routes: the attestor, the sidecar, its sessions, the store.
 import type { Batch } from '../../proto/attestation/batch.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import type { BatchGroup, Hello, Phases } from '../../proto/frames.ts';
+import type { BatchGroup, Hello, KeysFrame, Phases } from '../../proto/frames.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import type { TeeExchange } from '../exchange/relay.ts';
 import type { Owner } from '../keys/keys.ts';
@@ -142,8 +142,8 @@ export interface Sidecar {
   sessionChecked(): Promise<void>;
   /** When that session ends; null without one. */
   readonly sessionEnds: SessionEnds | null;
-  /** Sends the sidecar the key configurations of sealed requests, now and on each connection. New sessions name the first. */
-  sendKeys(hpke: readonly string[]): void;
+  /** Sends the connected sidecar the keys for sealed requests; does nothing where none is connected. */
+  sendKeys(frame: KeysFrame): void;
   /** Returns a session that contains this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
   challenge(challenge: string): Promise<Session>;
   /** Number of attestations that are pending. */

@@ -116,7 +116,7 @@ function mayHold(permit: ConcurrencyPermit, bytes: number): boolean {
 }
 
 /**
- * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate or a shared limit applies.
+ * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate applies.
  */
 export function bounded({ config, concurrency, rates, telemetry }: Deps): Middleware {
   return (c) => {
@@ -127,11 +127,8 @@ export function bounded({ config, concurrency, rates, telemetry }: Deps): Middle
     if (telemetry.counts) c.env.watch.hold = (bytes) => mayHold(permit, bytes);
     outgoing.once('close', () => permit.release());
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
-    const rated = () =>
-      per_second === 0
-        ? undefined
-        : rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
-    return permit.acquireShared === undefined ? rated() : permit.acquireShared().then(rated);
+    if (per_second === 0) return;
+    return rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
   };
 }
 

@@ -38,7 +38,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const header = teeHeader(incoming.headers);
     const tee = generation.tee ?? header.tee;
     watch.generates(OPERATION[endpoint], model, tee !== null);
-    if (stream) await permit.stream();
+    if (stream) permit.stream();
     const exchange =
       tee === null
         ? { outgoing, watch }

@@ -104,7 +104,7 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
     watch.model = parsed.model ?? null;
     const { forward, stream, object, model } = parsed;
     const tee = parsed.tee ?? (object ? header.tee : null);
-    if (stream) await permit.stream();
+    if (stream) permit.stream();
     if (tee === null && header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
     const isList = method === 'GET' && /^\/models\/?(\?|$)/.test(path);
     if (backends !== null && isList) return mergedModels(c, await backends.models(), models);

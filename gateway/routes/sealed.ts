@@ -52,7 +52,7 @@ export function sealingKeys({ sidecar, sealing }: Deps) {
   };
 }
 
-/** Limit for the wait for keys. The primary of several workers sends their seeds in a fraction of it. */
+/** Limit for the wait for keys, which are there a moment after the sidecar. */
 const KEYS_WAIT_MS = 2_000;
 /** Limit for decapsulations at once. Each takes a thread for a millisecond, and needs no API key. */
 const MAX_OPENING = 64;
@@ -116,8 +116,6 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
     });
     const admission = await keys.admit(found, header.enc);
     if (admission === 'ended') throw keyUnknown();
-    if (admission === null)
-      throw new Problem('overloaded', 'Sealed requests cannot be counted now.', { retryAfterSeconds: 1 });
     if (admission === 'replayed')
       throw new Problem('sealed_replayed', 'This sealed request was received before: seal it anew.');
     async function* message() {

@@ -15,7 +15,7 @@ type Health = z.infer<typeof healthSchema>;
 export function health(deps: Deps, probe: BackendProbe) {
   const { sidecar, version, draining } = deps;
   return async (c: Context): Promise<Response> => {
-    const [probed, audit] = await Promise.all([probe(), auditHealth(deps.audit)]);
+    const probed = await probe();
     const { state, hello, unavailable, refused } = sidecar;
     const backend = { ...probed, canary: deps.canary.result };
     const healthy = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
@@ -35,31 +35,29 @@ export function health(deps: Deps, probe: BackendProbe) {
         refused: refused === null ? null : { code: refused.code, message: refused.message },
       },
       store: reachable === null ? null : { status: reachable ? 'connected' : 'away' },
-      audit,
+      audit: auditHealth(deps.audit),
       version,
     };
     return c.json(body, status === 'down' || status === 'draining' ? 503 : 200);
   };
 }
 
-async function auditHealth(audit: AuditLog | null): Promise<Health['audit']> {
+function auditHealth(audit: AuditLog | null): Health['audit'] {
   if (audit === null) return null;
-  const state = await audit.state();
-  if (state === undefined) return { status: 'unknown', lost: 0 };
-  const { failing, lost } = state;
+  const { failing, lost } = audit.state();
   return failing === null ? { status: 'ok', lost } : { status: 'failing', code: failing, lost };
 }
 
-// GET /metrics: Prometheus text. With METRICS_PORT, API keys or several workers, the main port does not serve it.
+// GET /metrics: Prometheus text. With METRICS_PORT, API keys or REUSE_PORT, the main port does not serve it.
 
 export function metrics({ config, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
     if (config.metrics_port !== null)
       throw new Problem('not_found', `Metrics are served only on port ${config.metrics_port} (METRICS_PORT).`);
-    if (config.workers > 1)
+    if (config.reuse_port)
       throw new Problem(
         'not_found',
-        'With several workers, metrics are served on a port of their own: set METRICS_PORT.',
+        'With REUSE_PORT each gateway serves its metrics on a port of its own: set METRICS_PORT.',
       );
     if (config.api_keys_file !== null)
       throw new Problem('not_found', 'With API keys, metrics are served on a port of their own: set METRICS_PORT.');

@@ -96,7 +96,7 @@ export function createMetrics(registry: Registry) {
     }),
     sidecarConnections: new Counter({
       name: 'countersign_sidecar_connections_total',
-      help: "Connections to the sidecar. Each after a worker's first is a restart or a reconnect.",
+      help: 'Connections to the sidecar. Each after the first is a restart or a reconnect.',
       registers,
     }),
     sidecarRefusals: new Counter({
@@ -204,12 +204,10 @@ export function registerGauges(
     'Answers that wait for their attestation. A router can score it.',
     () => sidecar.pending,
   );
-  // With several workers, the longest wait in any of them.
   new Gauge({
     name: 'countersign_signing_queue_age_seconds',
     help: 'How long the oldest of them has waited; 0 where none waits.',
     registers,
-    aggregator: 'max',
     collect() {
       this.set(sidecar.oldest_ms / 1000);
     },
@@ -220,19 +218,18 @@ export function registerGauges(
   gauge('countersign_store_bytes', 'Memory that kept attestations take, at most.', () => store.usage.bytes);
   new Gauge({
     name: 'countersign_canary',
-    help: "Whether the backend's answers make sense: 1 for the state it is in, or how many workers found it.",
+    help: "Whether the backend's answers make sense: 1 for the state it is in.",
     labelNames: ['state'] as const,
     registers,
     collect() {
       for (const state of CANARY_STATES) this.set({ state }, canary.result.state === state ? 1 : 0);
     },
   });
-  // Absent where gateways share no store. With several workers, 0 if any of them does not reach it.
+  // Absent where gateways share no store.
   new Gauge({
     name: 'countersign_store_up',
     help: 'Whether the Valkey or Redis of ATTESTATION_STORE_URL answers: 1 or 0.',
     registers,
-    aggregator: 'min',
     collect() {
       if (store.reachable === null) this.remove();
       else this.set(Number(store.reachable));
@@ -243,11 +240,9 @@ export function registerGauges(
       name,
       help,
       registers,
-      aggregator: 'max',
-      async collect() {
-        const state = await audit?.state();
-        if (state === undefined) this.remove();
-        else this.set(read(state));
+      collect() {
+        if (audit === null) this.remove();
+        else this.set(read(audit.state()));
       },
     });
   ofAudit(
@@ -265,7 +260,7 @@ export function registerGauges(
   );
   new Gauge({
     name: 'countersign_sidecar_state',
-    help: 'The connection to the sidecar: 1 for the state it is in, or how many workers are.',
+    help: 'The connection to the sidecar: 1 for the state it is in.',
     labelNames: ['state'] as const,
     registers,
     collect() {
@@ -277,22 +272,19 @@ export function registerGauges(
     help: 'Why the connected sidecar cannot attest: 1 for the code it gives.',
     labelNames: ['code'] as const,
     registers,
-    // With several workers, 1 if any of them has such a sidecar.
-    aggregator: 'max',
     collect() {
       const code = sidecar.unavailable?.code ?? null;
       for (const known of UNAVAILABLE_CODES) this.set({ code: known }, code === known ? 1 : 0);
       this.set({ code: 'other' }, code !== null && !UNAVAILABLE_CODES.includes(code) ? 1 : 0);
     },
   });
-  // Absent where no processor signs. With several workers, the first end in any of them.
+  // Absent where no processor signs.
   const end = (name: string, help: string, read: (ends: SessionEnds) => number | null) =>
     new Gauge({
       name,
       help,
       labelNames: ['type'] as const,
       registers,
-      aggregator: 'min',
       collect() {
         this.reset();
         const ends = sidecar.sessionEnds;
@@ -315,7 +307,6 @@ export function registerGauges(
     help: 'Always 1; the label is what runs.',
     labelNames: ['version'] as const,
     registers,
-    aggregator: 'max',
   }).set({ version }, 1);
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
   // These gauges have a counter's name, which promtool rejects. `nodejs_active_resources` has the same numbers by type.
@@ -336,10 +327,9 @@ export function registerBackends(registry: Registry, backends: Pick<Backends, 's
   });
   new Gauge({
     name: 'countersign_backend_up',
-    help: 'Whether a backend, by name or place from 0, is up: 1, or 0 while a worker finds it down. Only with BACKENDS_FILE.',
+    help: 'Whether a backend, by name or place from 0, is up: 1 or 0. Only with BACKENDS_FILE.',
     labelNames: ['backend'] as const,
     registers,
-    aggregator: 'min',
     collect() {
       this.reset();
       for (const [backend, up] of backends.states) this.set({ backend }, up ? 1 : 0);

@@ -80,9 +80,7 @@ export const healthSchema = z.strictObject({
     .describe('The Valkey or Redis that gateways share; null: there is none'),
   audit: z
     .strictObject({
-      status: z
-        .enum(['ok', 'failing', 'unknown'])
-        .describe('Whether lines are written; unknown: the primary did not say'),
+      status: z.enum(['ok', 'failing']).describe('Whether lines are written'),
       code: z.string().optional().describe('The system’s code of the error, where it is failing'),
       lost: z.int().describe('Lines that were lost since the start'),
     })
