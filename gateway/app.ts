@@ -6,10 +6,11 @@ import type { Logger } from 'pino';
 import { FAILURE_CODES } from '../verify/service.ts';
 import { createAttestor } from './attestation/attest.ts';
 import { createChecker } from './attestation/checker.ts';
-import { REFUSAL_CODES } from './attestation/interfaces.ts';
+import { type Attestor, REFUSAL_CODES, type Sidecar, type Store } from './attestation/interfaces.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
 import { createMemoryStore } from './attestation/store-memory.ts';
 import { createSharedStore } from './attestation/store-shared.ts';
+import type { Backend, Backends, Canary } from './backend/backend.ts';
 import { createBackends } from './backend/backends.ts';
 import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
@@ -18,7 +19,8 @@ import { type GatewayConfig, VERSION } from './base/config.ts';
 import { Problem } from './base/problem.ts';
 import { openConnection } from './base/store-connection.ts';
 import { pathOf, VERIFY_PATH } from './base/target.ts';
-import type { Bindings, Deps, Env, Handler, Middleware } from './http/context.ts';
+import { registerBackends, registerGauges } from './gauges.ts';
+import type { Bindings, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
   bounded,
@@ -29,11 +31,12 @@ import {
   withinBudget,
   withoutBody,
 } from './http/middleware.ts';
+import type { Keys } from './keys/keys.ts';
 import { loadKeys } from './keys/keys-file.ts';
-import { createConcurrency } from './limits/concurrency.ts';
+import { type Concurrency, createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
-import { createRates, inMemory, inStore } from './limits/rates.ts';
-import { createOffload } from './offload/pool.ts';
+import { createRates, inMemory, inStore, type Rates } from './limits/rates.ts';
+import { createOffload, type Offload } from './offload/pool.ts';
 import { attestationById, attestationSession } from './routes/attestation.ts';
 import { createCollateralRoutes } from './routes/collateral.ts';
 import { generate } from './routes/generate.ts';
@@ -43,14 +46,40 @@ import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
-import { createSealingKeys } from './sealing/keys.ts';
+import { createSealingKeys, type SealingKeys } from './sealing/keys.ts';
 import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
-import { registerBackends, registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
-import { auditLogOf } from './usage/audit-log.ts';
+import { type AuditLog, auditLogOf } from './usage/audit-log.ts';
 import { createSharedBook } from './usage/book-shared.ts';
-import { createMemoryBook } from './usage/usage.ts';
-import { createVerifier } from './verifier/verifier.ts';
+import { createMemoryBook, type UsageBook } from './usage/usage.ts';
+import { createVerifier, type Verifier } from './verifier/verifier.ts';
+
+/** The gateway's parts, from which the routes take theirs. */
+interface Deps {
+  readonly config: GatewayConfig;
+  readonly backend: Backend;
+  /** The same object as `backend` with BACKENDS_FILE; null without it. */
+  readonly backends: Backends | null;
+  readonly canary: Canary;
+  readonly sidecar: Sidecar;
+  readonly store: Store;
+  readonly offload: Offload;
+  readonly attestor: Attestor;
+  readonly keys: Keys;
+  readonly concurrency: Concurrency;
+  readonly rates: Rates;
+  readonly book: UsageBook;
+  /** null: there is no audit log. */
+  readonly audit: AuditLog | null;
+  readonly verifier: Verifier;
+  /** null: SEALED=off. */
+  readonly sealing: SealingKeys | null;
+  readonly log: Logger;
+  readonly telemetry: Telemetry;
+  readonly version: string;
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
+}
 
 function createRoutes(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: pathOf });

@@ -2,10 +2,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { delayAfter } from '../base/backoff.ts';
 import { EMPTY } from '../base/bytes.ts';
-import type { TeeExchange } from '../exchange/relay.ts';
 import type { Body, Draft, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import { type Attested, type Attestor, type Members, SessionChanged, type Sidecar, type Store } from './interfaces.ts';
+import {
+  type Attested,
+  type AttestedExchange,
+  type Attestor,
+  type Members,
+  SessionChanged,
+  type Sidecar,
+  type Store,
+} from './interfaces.ts';
 import { answerCpu, timedOut } from './sessions.ts';
 
 const NO_MEMBERS: Members = { nonce: '', json: EMPTY, sharing: 1 };
@@ -15,7 +22,7 @@ const REDRAFT = { min_ms: 10, max_ms: 1_000 };
 export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store, attest_timeout_ms: number): Attestor {
   /** raw names the sidecar's session, so it is drafted again, with another nonce, where that session has ended. */
   async function signed(
-    exchange: TeeExchange,
+    exchange: AttestedExchange,
     response: Body | Folded,
     onDisconnect: (callback: () => void) => void,
   ): Promise<{ readonly draft: Omit<Draft, 'raw'>; readonly attested: Attested }> {

@@ -3,10 +3,10 @@ import type { Batch } from '../../proto/attestation/batch.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Hello, KeysFrame, Phases } from '../../proto/frames.ts';
 import type { FailureCode } from '../../verify/index.ts';
-import type { TeeExchange } from '../exchange/relay.ts';
+import type { Outgoing } from '../http/outgoing.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
-import type { SessionEnds, SidecarState } from '../telemetry/metrics.ts';
+import type { Watch } from '../telemetry/telemetry.ts';
 
 /**
  * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with
@@ -18,16 +18,33 @@ interface AttestationJson {
   readonly tree_size: number | null;
 }
 
+/** An exchange whose response is attested. */
+export interface AttestedExchange {
+  /** Unguessable. It is sent as x-request-id and x-attestation-id. */
+  readonly id: string;
+  readonly owner: Owner;
+  /** The request's path, without its query. */
+  readonly endpoint: string;
+  /** The client's body, exactly as received, as text or bytes. */
+  readonly request: string | Buffer;
+  /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
+  readonly session?: string | undefined;
+  /** The group of responses that may share a nonce with this one; null: none may. */
+  readonly batch: BatchGroup | null;
+  readonly outgoing: Outgoing;
+  readonly watch: Watch;
+}
+
 export interface Attestor {
   /** Registers an id that the backend gave the completion. From then on a lookup by that id reports the attestation as pending. */
-  name(exchange: TeeExchange, completionId: string): void;
+  name(exchange: AttestedExchange, completionId: string): void;
   /**
    * `onDisconnect` registers a callback for the client's disconnect.
    * @throws {Problem} backend_bad_response, attestation_unavailable.
    * @throws {ClientGone}
    */
   attest(
-    exchange: TeeExchange,
+    exchange: AttestedExchange,
     response: Body | Folded,
     onDisconnect: (callback: () => void) => void,
   ): Promise<AttestationJson>;
@@ -126,6 +143,18 @@ export const REFUSAL_CODES = [
 export interface Refusal {
   readonly code: (typeof REFUSAL_CODES)[number] | FailureCode;
   readonly message: string;
+}
+
+/** The states of the connection to the sidecar. */
+export const SIDECAR_STATES = ['connecting', 'connected', 'refused', 'closed'] as const;
+export type SidecarState = (typeof SIDECAR_STATES)[number];
+/** Unix times at which the processor's session and its collateral end, for the metrics. */
+export interface SessionEnds {
+  /** `SEV_SNP`, `TDX`, … */
+  readonly type: string;
+  readonly session_ms: number;
+  /** The end of the first part of Intel's collateral; null without readable collateral. */
+  readonly collateral_ms: number | null;
 }
 
 export interface Sidecar {

@@ -8,9 +8,16 @@ import { delayAfter } from '../base/backoff.ts';
 import { Problem } from '../base/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import type { SidecarState } from '../telemetry/metrics.ts';
 import { type Checker, unchecked } from './checker.ts';
-import { type Attested, type Members, type Refusal, type Session, SessionChanged, type Sidecar } from './interfaces.ts';
+import {
+  type Attested,
+  type Members,
+  type Refusal,
+  type Session,
+  SessionChanged,
+  type Sidecar,
+  type SidecarState,
+} from './interfaces.ts';
 import { createSessions, noSession, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 

@@ -1,8 +1,8 @@
 // Relays one response from the backend to the client. A delivery writes it; when the client disconnects, the backend's request is
 // cancelled.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { BatchGroup } from '../../proto/frames.ts';
 import type { StreamForm } from '../../proto/stream/forms.ts';
+import type { AttestedExchange } from '../attestation/interfaces.ts';
 import type {
   Backend,
   BackendCall,
@@ -16,7 +16,6 @@ import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import type { Outgoing } from '../http/outgoing.ts';
-import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 
 // One exchange: a client's request and its response.
@@ -27,22 +26,11 @@ export interface Exchange {
 }
 
 /** An exchange whose response is attested. */
-export interface TeeExchange extends Exchange {
-  /** Unguessable. It is sent as x-request-id and x-attestation-id. */
-  readonly id: string;
-  readonly owner: Owner;
-  /** The request's path, without its query. */
-  readonly endpoint: string;
+export interface TeeExchange extends AttestedExchange {
   /** The form of the endpoint's streams; null: they cannot be attested. */
   readonly streamForm: StreamForm | null;
   /** The attestation is inserted into the response; otherwise it is available by its id only. */
   readonly spliced: boolean;
-  /** The client's body, exactly as received, as text or bytes. */
-  readonly request: string | Buffer;
-  /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
-  readonly session?: string | undefined;
-  /** The group of responses that may share a nonce with this one; null: none may. */
-  readonly batch: BatchGroup | null;
   /** Number of choices in the request. */
   readonly choices: number;
   /** Counts the bytes of the response that are held until it is attested. @throws {Problem} overloaded */

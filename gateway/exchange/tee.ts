@@ -19,7 +19,7 @@ import { type Delivery, mediaType, type Port, type TeeExchange } from './relay.t
 import { streamDelivery } from './stream.ts';
 import { wholeDelivery } from './whole.ts';
 
-interface TeeDeps {
+export interface TeeDeps {
   readonly config: GatewayConfig;
   readonly sidecar: Sidecar;
   readonly store: Store;

@@ -1,18 +1,34 @@
 // GET /health for operators and load balancers: 200 while chat without tee works and new requests are accepted.
 import type * as z from 'zod';
+import type { Sidecar, Store } from '../attestation/interfaces.ts';
+import type { Canary } from '../backend/backend.ts';
 import type { BackendProbe } from '../backend/probe.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { Context, Deps } from '../http/context.ts';
+import type { Context } from '../http/context.ts';
 import { sendDocument } from '../http/document.ts';
 import { ANYONE } from '../keys/keys.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
-import { type Amounts, DAYS, dayOf, NOTHING, sum, type UsageRecord } from '../usage/usage.ts';
+import { type Amounts, DAYS, dayOf, NOTHING, sum, type UsageBook, type UsageRecord } from '../usage/usage.ts';
 import { openapiDocument } from './openapi/openapi.ts';
 import type { healthSchema } from './openapi/schemas.ts';
 
 type Health = z.infer<typeof healthSchema>;
 
-export function health(deps: Deps, probe: BackendProbe) {
+interface StatusDeps {
+  readonly config: GatewayConfig;
+  readonly sidecar: Sidecar;
+  readonly store: Store;
+  readonly canary: Canary;
+  readonly book: UsageBook;
+  readonly audit: AuditLog | null;
+  readonly telemetry: Telemetry;
+  readonly version: string;
+  readonly draining: () => boolean;
+}
+
+export function health(deps: StatusDeps, probe: BackendProbe) {
   const { sidecar, version, draining } = deps;
   return async (c: Context): Promise<Response> => {
     const probed = await probe();
@@ -50,7 +66,7 @@ function auditHealth(audit: AuditLog | null): Health['audit'] {
 
 // GET /metrics: Prometheus text. With METRICS_PORT, API keys or REUSE_PORT, the main port does not serve it.
 
-export function metrics({ config, telemetry }: Deps) {
+export function metrics({ config, telemetry }: Pick<StatusDeps, 'config' | 'telemetry'>) {
   return async (c: Context): Promise<Response> => {
     if (config.metrics_port !== null)
       throw new Problem('not_found', `Metrics are served only on port ${config.metrics_port} (METRICS_PORT).`);
@@ -73,7 +89,7 @@ export function openapi(c: Context): Response {
 
 // GET /usage: the usage of the caller's API key, by day and model.
 
-export function usage({ book, config }: Deps) {
+export function usage({ book, config }: Pick<StatusDeps, 'book' | 'config'>) {
   return async (c: Context): Promise<Response> => {
     const { caller } = c.env;
     if (caller === ANYONE)

@@ -4,8 +4,8 @@ import { attestationSchema, evidenceSchema, sessionSchema } from '../../../proto
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../../proto/openai.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../../verify/index.ts';
 import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../../verify/service.ts';
+import { SIDECAR_STATES } from '../../attestation/interfaces.ts';
 import { CANARY_STATES } from '../../backend/backend.ts';
-import { SIDECAR_STATES } from '../../telemetry/metrics.ts';
 
 const fault = z.strictObject({
   code: z.string().describe('The reason, for programs'),
