@@ -50,7 +50,7 @@ export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store,
     async attest(exchange, response, onDisconnect) {
       const { owner, id, watch } = exchange;
       const { draft, attested } = await signed(exchange, response, onDisconnect);
-      const { completionId, start, free_bytes } = draft;
+      const { completionId, start } = draft;
       const { members, batch, cpu, phases, devices, genuine } = attested;
       // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
       attested.members = NO_MEMBERS;
@@ -61,25 +61,11 @@ export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store,
           (cpu === null ? '' : `,"cpu":${answerCpu(cpu.session, cpu.signature, exchange.session)}`) +
           '}',
       );
-      const json = withMembers(start, free_bytes, members.json, end);
+      const json = Buffer.concat([start, members.json, end]);
       store.keep(owner, id, completionId, batch === null ? json : { start, members, end });
       return { json, tree_size: batch?.tree_size ?? null };
     },
   };
-}
-
-/** Joins the three parts. The free bytes after `start` are used when they suffice. */
-function withMembers(
-  start: Uint8Array<ArrayBuffer>,
-  free_bytes: number,
-  members: Buffer,
-  end: Buffer,
-): Buffer<ArrayBuffer> {
-  if (members.length + end.length > free_bytes) return Buffer.concat([start, members, end]);
-  const all = Buffer.from(start.buffer, start.byteOffset, start.length + members.length + end.length);
-  all.set(members, start.length);
-  all.set(end, start.length + members.length);
-  return all;
 }
 
 /** Limits the wait for drafts that run on the thread first. @throws {Problem} attestation_unavailable at `until_ms`. */

@@ -17,6 +17,7 @@ import { LineHash, MANY_BYTES } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { errorEvent } from './relay.ts';
+import { spliced } from './splice.ts';
 
 /** An event's kind, by which the delivery decides how to send it. */
 export type Observed =
@@ -212,18 +213,10 @@ async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPar
 
 const LF = 0x0a;
 const DONE = Buffer.from('data: [DONE]\n\n');
-const ATTESTATION = Buffer.from(',"attestation":');
-const BRACE = 0x7d;
-/** Up to this size, copying costs less than further writes. */
-const MAX_COPIED_BYTES = 64 * 1024;
 
-/** `,"attestation":…` is inserted before the last `}` of the payload. */
 function withAttestation(payload: Uint8Array, json: Uint8Array): Uint8Array[] {
-  const brace = payload.lastIndexOf(BRACE);
-  const parts = [payload.subarray(0, brace), ATTESTATION, json, payload.subarray(brace)];
-  if (payload.includes(LF)) return [writeEvents([Buffer.concat(parts)])];
-  const event = [EVENT_START, ...parts, EVENT_END];
-  return json.length > MAX_COPIED_BYTES ? event : [Buffer.concat(event)];
+  const parts = spliced(payload, json);
+  return payload.includes(LF) ? [writeEvents([Buffer.concat(parts)])] : [EVENT_START, ...parts, EVENT_END];
 }
 
 const errorChunk = (chunk: unknown): Buffer => Buffer.from(`data: ${JSON.stringify(errorOf(502, chunk))}\n\n`);

@@ -2,6 +2,7 @@
 // cancelled.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { StreamForm } from '../../proto/stream/forms.ts';
+import { EventScanner } from '../../proto/stream/sse.ts';
 import type { AttestedExchange } from '../attestation/interfaces.ts';
 import type {
   Backend,
@@ -266,11 +267,10 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange)
     begin();
     outgoing.flushHeaders();
   }
-  /** The last four bytes; null before the first. */
-  let tail: number | null = null;
+  const scanner = new EventScanner();
   return {
     data(chunk) {
-      if (stream) tail = tailOf(tail, chunk);
+      if (stream) scanner.scan(chunk);
       else if (!outgoing.headersSent) begin();
       write(chunk);
     },
@@ -282,23 +282,9 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange)
     fail(problem) {
       if (!outgoing.headersSent) return port.refuse(problem);
       // An error event is possible only between two events. Inside an event, or in a body of known length, the connection must be cut.
-      if (stream && head.length === null && betweenEvents(tail)) outgoing.end(errorEvent(problem));
+      if (stream && head.length === null && scanner.betweenEvents) outgoing.end(errorEvent(problem));
       else outgoing.destroy();
       port.done({ status: head.status, problem });
     },
   };
-}
-
-/** Returns the last four bytes as a number, so that the chunk is not kept in memory. */
-function tailOf(before: number | null, chunk: Buffer): number {
-  let tail = before ?? 0;
-  for (let i = Math.max(0, chunk.length - 4); i < chunk.length; i++) tail = (tail << 8) | (chunk[i] as number);
-  return tail;
-}
-
-/** Whether the stream is at its start or directly after `\n\n`, `\r\r` or `\r\n\r\n`. */
-function betweenEvents(tail: number | null): boolean {
-  if (tail === null) return true;
-  const two = tail & 0xffff;
-  return two === 0x0a0a || two === 0x0d0d || tail === 0x0d0a0d0a;
 }

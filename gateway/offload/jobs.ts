@@ -15,7 +15,6 @@ import {
 } from '../../proto/openai.ts';
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
 import { type JsonPart, joined } from '../../proto/stream/json-parts.ts';
-import { MANY_BYTES } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
 import { type Caller, checkModel } from '../keys/keys.ts';
@@ -284,8 +283,6 @@ export interface Draft {
   readonly digest: Nonce;
   /** The attestation's JSON with raw, up to the members that follow it, in UTF-8. */
   readonly start: Uint8Array<ArrayBuffer>;
-  /** Free bytes after `start` for those members, so that a large start is not copied. */
-  readonly free_bytes: number;
 }
 
 export const badResponse = (message: string, cause?: unknown) =>
@@ -310,16 +307,7 @@ export function draft({ endpoint, session, request, response, timestamp }: Draft
     );
   const bytes = Buffer.from(raw, 'utf8');
   const digest = hash('sha256', bytes) as Nonce;
-  return { completionId, raw: bytes, digest, ...withFreeBytes(`{"raw":${JSON.stringify(raw)},`) };
-}
-
-/** Enough for the evidence of a dozen devices. The system provides memory only when it is written to. */
-const FREE_BYTES = 256 * 1024;
-
-function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
-  if (text.length <= MANY_BYTES) return { start: Buffer.from(text), free_bytes: 0 };
-  const memory = Buffer.allocUnsafeSlow(Buffer.byteLength(text) + FREE_BYTES);
-  return { start: memory.subarray(0, memory.write(text)), free_bytes: FREE_BYTES };
+  return { completionId, raw: bytes, digest, start: Buffer.from(`{"raw":${JSON.stringify(raw)},`) };
 }
 
 /** An object with an `error` of its own, such as a failed job. An endpoint that generates responses returns no such object. */
