@@ -8,13 +8,11 @@ import {
   chatRequestSchema,
   completionRequestSchema,
   type GenerationRequest,
-  isPlainChat,
   isPrompt,
   MAX_MESSAGES,
   teeSchema,
 } from '../../proto/openai.ts';
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
-import { type JsonPart, joined } from '../../proto/stream/json-parts.ts';
 import { Problem } from '../base/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
 import { type Caller, checkModel } from '../keys/keys.ts';
@@ -42,7 +40,7 @@ const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema.o
 export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller): Generation {
   const text = bodyText(body);
   const value = readJson(text);
-  const request = endpoint === 'chat' && isPlainChat(value) ? value : validated(endpoint, value);
+  const request = validated(endpoint, value);
   checkModel(caller, text, value);
   const { forward, tee } = cutTee(text, value);
   return {
@@ -256,8 +254,8 @@ export interface Body {
 
 /** The result of folding the chunks of a stream. */
 export interface Folded {
-  /** The completion's JSON: its text, or the parts of a large text. */
-  readonly completion: string | readonly JsonPart[];
+  /** The completion's JSON. */
+  readonly completion: string;
   readonly stream: StreamDigest;
   /** The last id that the backend gave the completion, if it named one. */
   readonly completionId: string | null;
@@ -299,8 +297,14 @@ export const answerTooLarge = (max_answer_bytes: number) =>
 export function draft({ endpoint, session, request, response, timestamp }: DraftInput): Draft {
   const { completionId, completion, ...ofStream } =
     'body' in response ? readWholeResponse(endpoint, response.body) : response;
-  const text = typeof completion === 'string' ? completion : joined(completion);
-  const raw = buildRaw({ endpoint, session, request: request.toString(), response: text, ...ofStream, timestamp });
+  const raw = buildRaw({
+    endpoint,
+    session,
+    request: request.toString(),
+    response: completion,
+    ...ofStream,
+    timestamp,
+  });
   if (raw.length > MAX_RAW_LENGTH)
     throw badResponse(
       `Request and answer together have more than ${MAX_RAW_LENGTH} characters, the most that is attested. No setting raises it.`,
