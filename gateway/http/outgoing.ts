@@ -1,5 +1,5 @@
 // Outgoing messages: the response to a client, and the headers of every response.
-import { randomBytes } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -44,10 +44,8 @@ export function setCommonHeaders(outgoing: Pick<Outgoing, 'setHeader'>, id: stri
   for (const [name, value] of Object.entries(commonHeaders(id))) outgoing.setHeader(name, value);
 }
 
-const ID_BYTES = 16;
-
-/** `req-` and 128 random bits in hexadecimal. */
-export const newId = (): string => `req-${randomBytes(ID_BYTES).toString('hex')}`;
+/** `req-` and 122 random bits among 32 hexadecimal digits. */
+export const newId = (): string => `req-${randomUUID().replaceAll('-', '')}`;
 
 /** How long a client may take to read its last response before the connection is cut. */
 const LINGER_MS = 1_000;

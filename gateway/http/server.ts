@@ -21,6 +21,7 @@ import { ConfigError, type TlsFiles } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { isHost, originForm } from '../base/target.ts';
 import { commonHeaders, linger, newId } from './outgoing.ts';
+import { limitUnserved } from './unserved.ts';
 
 interface HttpOptions {
   /** Time from a connection's first byte to the end of its request's headers. */
@@ -85,9 +86,12 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   const take = (incoming: IncomingMessage, outgoing: ServerResponse, serve: () => void): void => {
     const { socket } = incoming;
     const before = running(socket);
+    if (before !== null || ending.has(socket)) unserved.behind(socket);
     if (before !== null) return endAfter(socket, before);
     if (ending.has(socket)) return;
     latest.set(socket, { incoming, outgoing });
+    unserved.served(socket);
+    outgoing.once('close', () => unserved.served(socket));
     serve();
   };
   const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem): void => {
@@ -106,6 +110,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     options.tls === null
       ? createServer(serverOptions, listener)
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
+  const unserved = limitUnserved(server, (socket) => running(socket) !== null);
   // Node drops headers above this number silently. Twice our limit lets `faultOf` see that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
