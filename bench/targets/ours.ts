@@ -1,8 +1,7 @@
 // Our gateway, as an operator runs it: without tee, with it over a simulated GPU, in one process and in several.
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/node-flags.ts';
-import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/common/config.ts';
+import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/base/config.ts';
 import { sleep } from '../system/clock.ts';
 import { tree } from '../system/proc.ts';
 import { freePort, pidOf, type StartOptions, startNode, stop } from '../system/process.ts';
@@ -91,7 +90,7 @@ export function startSidecar(
   more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
 ) {
   return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/programs/blank-sidecar.ts', {
-    flags: [...SIDECAR_FLAGS, ...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
+    flags: [...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
     env: {
       SIDECAR_SOCKET: socket,
       ATTESTER: 'simulated',

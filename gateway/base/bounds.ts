@@ -15,7 +15,7 @@ export const OFFLOAD_YOUNG_HEAP_MB = 16;
 /** The heap of the thread that checks the sidecar's frames: 8 MiB at most each, most of which is garbage after the check. */
 export const CHECKING_HEAP_MB = 256;
 export const CHECKING_YOUNG_HEAP_MB = 4;
-/** The heap of each of several workers. For a single process, gateway/node-flags.ts sets it. */
+/** The heap of each of several workers. For a single process, NODE_FLAGS in config.ts sets it. */
 export const WORKER_HEAP_MB = 192;
 /** The limit of unserved input in one process: bytes that clients have sent and the gateway does not serve yet. */
 export const MAX_UNSERVED_BYTES = 48 * MiB;
