@@ -27,19 +27,10 @@ export const pipe: TargetKind = {
 export const nginx: TargetKind = {
   name: 'nginx',
   about: 'one worker, upstream connections kept, no log, no buffering (as event streams need it)',
-  start: (where) => startNginx(where, 1),
+  start: startNginx,
 };
 
-/** What a second process costs a proxy here that shares nothing between its workers: beside our two. */
-export const nginxTwoWorkers: TargetKind = {
-  name: 'nginx 2 workers',
-  about: 'the same with two workers',
-  processes: 2,
-  figures: ['whole-1k'],
-  start: (where) => startNginx(where, 2),
-};
-
-async function startNginx({ backendPort, folder }: Where, workers: number): Promise<Target> {
+async function startNginx({ backendPort, folder }: Where): Promise<Target> {
   const program = find('nginx');
   const port = await freePort();
   const file = join(folder, `nginx-${port}.conf`);
@@ -48,15 +39,15 @@ async function startNginx({ backendPort, folder }: Where, workers: number): Prom
   );
   writeFileSync(
     file,
-    `daemon off; master_process ${workers > 1 ? 'on' : 'off'}; worker_processes ${workers}; worker_rlimit_nofile 20000;
+    `daemon off; master_process off; worker_processes 1; worker_rlimit_nofile 20000;
 pid ${file}.pid; error_log stderr crit;
 events { worker_connections 9000; }
 http {
-  access_log off; keepalive_requests 100000000; keepalive_timeout 600s; client_max_body_size 16m;
+  access_log off; client_body_buffer_size 256k; keepalive_requests 100000000; keepalive_timeout 600s; client_max_body_size 16m;
   ${temporary.join(' ')}
   upstream backend { server 127.0.0.1:${backendPort}; keepalive 512; keepalive_requests 100000000; }
   server {
-    listen 127.0.0.1:${port} backlog=4096${workers > 1 ? ' reuseport' : ''};
+    listen 127.0.0.1:${port} backlog=4096;
     location / {
       proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_buffering off; proxy_read_timeout 600s;
@@ -65,9 +56,7 @@ http {
 }
 `,
   );
-  return ready(workers > 1 ? nginxTwoWorkers.name : nginx.name, plainAim(port), {
-    proxy: start([program, '-c', file, '-e', 'stderr']),
-  });
+  return ready('nginx', plainAim(port), { proxy: start([program, '-c', file, '-e', 'stderr']) });
 }
 
 export const haproxy: TargetKind = {
