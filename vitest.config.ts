@@ -56,7 +56,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   examples: { include: ['test/examples/**/*.example.ts', 'test/sdk/**/*.sdk.ts'], test_s: 900, hook_s: 900 },
   /** Linux and half an hour: the service as processes, and everything that can happen to them. */
   faults: { include: ['test/faults/**/*.faults.ts'], globalSetup: ['test/faults/bound.ts'], test_s: 100, hook_s: 20 },
-  /** Minutes each: what reads input takes one pass, every regular expression is linear, several processes. */
+  /** Minutes each: what reads input takes one pass, every regular expression is linear, waits and repetitions. */
   long: { include: ['test/**/*.long.ts'], test_s: 60, hook_s: 60 },
   /** NVIDIA's own verifier and SDK (PyPI): over the genuine evidence, over a simulated GPU, and over vectors/ beside ours. */
   nvidia: {

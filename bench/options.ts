@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { FULL, type Plan, QUICK } from './plan.ts';
 
 export const USAGE = `npm run bench -- [options]
-  --quick            about a minute on an idle machine; one round, shorter times, no other AI gateways
+  --quick            about two minutes; one round, shorter times, no other AI gateways
   --before FOLDER    beside it another checkout of this repository, with its own node_modules: "before", what it was
   --only A,B         only these figures and targets (see --list; a beginning will do); direct, nginx and pipe stay as
                      yardsticks. One figure in about 20 s: --quick --rounds 3 --only whole-1k,ours

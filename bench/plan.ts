@@ -1,4 +1,4 @@
-// How much is measured: sizes and times of every figure. Quick takes about a minute, the full run eleven, on two cores.
+// How much is measured: sizes and times of every figure. Quick takes about two minutes, the full run eleven, on two cores.
 
 export interface Plan {
   readonly rounds: number;

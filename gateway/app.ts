@@ -6,20 +6,21 @@ import type { Logger } from 'pino';
 import { FAILURE_CODES } from '../verify/service.ts';
 import { createAttestor } from './attestation/attest.ts';
 import { createChecker } from './attestation/checker.ts';
-import { REFUSAL_CODES } from './attestation/interfaces.ts';
+import { type Attestor, REFUSAL_CODES, type Sidecar, type Store } from './attestation/interfaces.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
 import { createMemoryStore } from './attestation/store-memory.ts';
 import { createSharedStore } from './attestation/store-shared.ts';
+import type { Backend, Backends, Canary } from './backend/backend.ts';
 import { createBackends } from './backend/backends.ts';
 import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
 import { createProbe } from './backend/probe.ts';
 import { type GatewayConfig, VERSION } from './base/config.ts';
 import { Problem } from './base/problem.ts';
+import { openConnection } from './base/store-connection.ts';
 import { pathOf, VERIFY_PATH } from './base/target.ts';
-import { isMember, joinPrimary, type Member } from './cluster/member.ts';
-import { openConnection } from './cluster/store-connection.ts';
-import type { Bindings, Deps, Env, Handler, Middleware } from './http/context.ts';
+import { registerBackends, registerGauges } from './gauges.ts';
+import type { Bindings, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
   bounded,
@@ -30,11 +31,12 @@ import {
   withinBudget,
   withoutBody,
 } from './http/middleware.ts';
+import type { Keys } from './keys/keys.ts';
 import { loadKeys } from './keys/keys-file.ts';
-import { createConcurrency } from './limits/concurrency.ts';
+import { type Concurrency, createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
-import { createRates, inMemory, inStore } from './limits/rates.ts';
-import { createOffload } from './offload/pool.ts';
+import { createRates, inMemory, inStore, type Rates } from './limits/rates.ts';
+import { createOffload, type Offload } from './offload/pool.ts';
 import { attestationById, attestationSession } from './routes/attestation.ts';
 import { createCollateralRoutes } from './routes/collateral.ts';
 import { generate } from './routes/generate.ts';
@@ -44,13 +46,40 @@ import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
-import { createSealingKeys, ownSeeds } from './sealing/keys.ts';
-import { registerBackends, registerGauges } from './telemetry/metrics.ts';
+import { createSealingKeys, type SealingKeys } from './sealing/keys.ts';
+import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
-import { auditLogOf } from './usage/audit-log.ts';
+import { type AuditLog, auditLogOf } from './usage/audit-log.ts';
 import { createSharedBook } from './usage/book-shared.ts';
-import { createMemoryBook } from './usage/usage.ts';
-import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
+import { createMemoryBook, type UsageBook } from './usage/usage.ts';
+import { createVerifier, type Verifier } from './verifier/verifier.ts';
+
+/** The gateway's parts, from which the routes take theirs. */
+interface Deps {
+  readonly config: GatewayConfig;
+  readonly backend: Backend;
+  /** The same object as `backend` with BACKENDS_FILE; null without it. */
+  readonly backends: Backends | null;
+  readonly canary: Canary;
+  readonly sidecar: Sidecar;
+  readonly store: Store;
+  readonly offload: Offload;
+  readonly attestor: Attestor;
+  readonly keys: Keys;
+  readonly concurrency: Concurrency;
+  readonly rates: Rates;
+  readonly book: UsageBook;
+  /** null: there is no audit log. */
+  readonly audit: AuditLog | null;
+  readonly verifier: Verifier;
+  /** null: SEALED=off. */
+  readonly sealing: SealingKeys | null;
+  readonly log: Logger;
+  readonly telemetry: Telemetry;
+  readonly version: string;
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
+}
 
 function createRoutes(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: pathOf });
@@ -165,28 +194,25 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     config,
     log,
   );
-  const member = isMember ? joinPrimary(config.workers) : null;
-  const { store, rates, book } = createShared(config, log, member);
-  const audit = member === null ? auditLogOf(config, log) : config.audit_log === null ? null : member.audit;
+  const { store, rates, book, admitOnce } = createShared(config, log);
+  const audit = auditLogOf(config, log);
   const telemetry = createTelemetry(log, tracer, {
     book: config.api_keys_file === null ? null : book,
     audit,
     max_answer_bytes: config.max_answer_bytes,
   });
-  member?.metrics(telemetry.registry);
   // An alert on the first refusal needs a value before it.
   for (const code of [...REFUSAL_CODES, ...FAILURE_CODES]) telemetry.metrics.sidecarRefusals.inc({ code }, 0);
   const checker = createChecker();
-  const attestations = {
-    max_permits: config.max_attestations_in_flight,
-    max_waiting: config.max_attestations_waiting,
-  };
   const sidecar = createSidecar({
     sidecar_socket: config.sidecar_socket,
     sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
     max_attestations_waiting: config.max_attestations_waiting,
-    permits: member === null ? createPermits(attestations) : member.permits('attestations', attestations),
+    permits: createPermits({
+      max_permits: config.max_attestations_in_flight,
+      max_waiting: config.max_attestations_waiting,
+    }),
     allow_simulated: config.allow_simulated,
     checker,
     onState(state, reason, refused) {
@@ -197,18 +223,16 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
-    onProcessor: () => sealing?.start(),
+    onProcessor: () => sealing?.connected(),
+    onKeys: (keys) => sealing?.received(keys),
     onSession: ({ statement }) => sealing?.sessionNames(statement),
     onSigned: telemetry.signed,
     batches: config.batch === 'auto',
   });
-  const sealing =
-    config.sealed === 'off'
-      ? null
-      : createSealingKeys(member === null ? ownSeeds() : member.seeds, (hpke) => sidecar.sendKeys(hpke), log);
+  const sealing = config.sealed === 'off' ? null : createSealingKeys(admitOnce, (keys) => sidecar.sendKeys(keys), log);
   const offload = createOffload();
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms);
-  const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
+  const verifier = createVerifier(config);
   let draining = false;
   const app = createRoutes({
     config,
@@ -220,7 +244,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     offload,
     attestor,
     keys,
-    concurrency: member === null ? createConcurrency(config) : member.concurrency(createConcurrency, config),
+    concurrency: createConcurrency(config),
     rates,
     book,
     audit,
@@ -263,30 +287,25 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
 }
 
 /**
- * Creates what several processes may share: the store of attestations, the rate limits, the book of usage. `member` is set when this process
- * is one of several workers; ATTESTATION_STORE_URL names the server that several gateways share.
+ * Creates what several gateways share through the server that ATTESTATION_STORE_URL names, and what one gateway keeps in its memory:
+ * the store of attestations, the rate limits, the book of usage, and which sealed requests were admitted.
  */
 function createShared(
   config: GatewayConfig,
   log: Logger,
-  member: Member | null,
-): Pick<Deps, 'store' | 'rates' | 'book'> {
-  const memory = createMemoryStore({
-    ...config,
-    attestation_store_bytes: Math.ceil(config.attestation_store_bytes / config.workers),
-  });
-  const store = member?.store(memory) ?? memory;
-  const limiter = member?.limiter ?? inMemory;
+): Pick<Deps, 'store' | 'rates' | 'book'> & { readonly admitOnce: AdmitOnce | null } {
+  const memory = createMemoryStore(config);
   if (config.attestation_store_url === null)
-    return { store, rates: createRates(limiter), book: member?.book ?? createMemoryBook() };
+    return { store: memory, rates: createRates(inMemory), book: createMemoryBook(), admitOnce: null };
   const connection = openConnection({
     url: config.attestation_store_url,
     timeout_ms: config.attestation_store_timeout_ms,
     onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
   });
   return {
-    store: createSharedStore(connection, memory, store, config),
-    rates: createRates(inStore(connection, limiter)),
+    store: createSharedStore(connection, memory, config),
+    rates: createRates(inStore(connection)),
+    admitOnce: admitInStore(connection),
     book: createSharedBook(connection, () =>
       log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
     ),

@@ -1,11 +1,9 @@
-// The gateway process: reads the configuration and starts a server, or the primary of several workers.
+// The gateway process: reads the configuration and starts a server.
 import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
 import { where } from '../node/log.ts';
 import { buildApp } from './app.ts';
 import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './base/config.ts';
-import { isMember } from './cluster/member.ts';
-import { runPrimary } from './cluster/primary.ts';
 import { createDrain, createHttpServer, readCredentials, watchCredentials } from './http/server.ts';
 import { checkMemory, connectionsWithin } from './limits/memory.ts';
 import { docsPage } from './routes/openapi/docs.ts';
@@ -18,9 +16,8 @@ try {
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
   endOnUncaught(log);
-  if (!isMember) checkMemory(config, log);
-  if (config.workers > 1 && !isMember) runPrimary(config, log);
-  else await serve(config, log);
+  checkMemory(config, log);
+  await serve(config, log);
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   console.error(`gateway: ${error.message}`);
@@ -35,7 +32,7 @@ function endOnUncaught(log: Logger): void {
   });
 }
 
-// One process that serves: a listening server, and its clean end.
+// The listening server, and its clean end.
 
 /** Ctrl-C in a terminal reaches the launcher and this process, and the launcher sends its own signal right after: both count as one. */
 const SAME_SIGNAL_MS = 500;
@@ -46,6 +43,8 @@ const CUT_MS = 1_000;
 async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   // Without TLS there is nothing to reload, but Node would end a process that has no listener for this signal.
   process.on('SIGHUP', () => {});
+  if (config.reuse_port && Number.parseInt(process.versions.node, 10) < 22)
+    throw new ConfigError('REUSE_PORT needs Node 22 or later');
   const credentials = config.tls === null ? null : readCredentials(config.tls);
   // OpenTelemetry is loaded only when tracing is on.
   const { tracing, backend_url, tls } = config;
@@ -58,10 +57,12 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   );
   const drain = createDrain(server);
   server.once('error', (error: NodeJS.ErrnoException) => {
-    console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
+    const hint = config.reuse_port && error.code === 'ENOTSUP' ? ' (this platform has no REUSE_PORT)' : '';
+    console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}${hint}`);
     process.exit(1);
   });
-  server.listen(config.port, config.host, () => {
+  const { host, port, reuse_port: reusePort } = config;
+  server.listen({ host, port, reusePort }, () => {
     const backend = backend_url === null ? undefined : new URL(backend_url).origin;
     log.info({ address: server.address(), tls: tls !== null, backend }, 'listening');
     // These documents are made now, so that the first request for one does not delay others.
@@ -69,8 +70,7 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     setImmediate(docsPage);
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
-  // With several workers, the primary serves the metrics of all.
-  if (!isMember) serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
+  serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
 
   let stopped_ms: number | null = null;
   const stop = async (signal: string) => {
@@ -89,7 +89,7 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     if (drain.running === 0) process.exit(0);
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
-  // The launcher or the primary that started this process has ended.
+  // The launcher that started this process has ended.
   process.once('disconnect', () => void stop('disconnect'));
 }
 

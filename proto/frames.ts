@@ -7,7 +7,7 @@ import { MAX_LEAVES } from './attestation/batch.ts';
 import { MAX_RAW_LENGTH } from './attestation/raw.ts';
 import { MAX_HPKE_LENGTH, MAX_STATEMENT_LENGTH } from './attestation/statement.ts';
 
-export const PROTOCOL = 'countersign/5';
+export const PROTOCOL = 'countersign/6';
 /** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
 export const HEALTH_PATH = '/health';
 /** Limit for a frame. raw contains a request and a response as one JSON string, which escaping can double in size. */
@@ -22,6 +22,12 @@ export const MAX_UNAVAILABLE_MESSAGE = 512;
 export const MAX_FAILED_MESSAGE = 1_024;
 
 const id = z.string().min(1).max(128);
+
+/** The seeds of the keys that gateways share: a text that only gateways read. */
+const seeds = z
+  .base64()
+  .min(1)
+  .max(8 * 1024);
 
 /** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: the sidecar can attest. */
 const unavailableSchema = z
@@ -66,7 +72,16 @@ const sessionRequestSchema = z.strictObject({ type: z.literal('session'), id, ch
 const keysSchema = z.strictObject({
   type: z.literal('keys'),
   hpke: z.array(z.base64().min(1).max(MAX_HPKE_LENGTH)).min(1).max(4),
+  /** A proposal to the gateways that share their keys, which is used once the sidecar sends it back. null: the gateway shares none. */
+  seeds: seeds.nullable(),
+  /** The version of the shared keys that the proposal follows. Another one than the current is dropped. null: the gateway knows none. */
+  after: z.int().nullable(),
 });
+/**
+ * Sidecar → gateway: the current version of the shared keys. Sent to each gateway that has proposed some: at each change, and when its
+ * proposal was dropped. The sidecar forgets them when the last of these gateways disconnects.
+ */
+const sharedKeysSchema = z.strictObject({ type: z.literal('keys'), n: z.int(), seeds });
 /** Gateway → sidecar: a request for the status. */
 const statusRequestSchema = z.strictObject({ type: z.literal('status') });
 
@@ -203,10 +218,13 @@ export const fromSidecarSchema = z.discriminatedUnion('type', [
   helloSchema,
   attestedSchema,
   sessionSchema,
+  sharedKeysSchema,
   failedSchema,
   statusSchema,
 ]);
 
+export type KeysFrame = z.infer<typeof keysSchema>;
+export type SharedKeys = z.infer<typeof sharedKeysSchema>;
 export type Hello = z.infer<typeof helloSchema>;
 export type Attested = z.infer<typeof attestedSchema>;
 export type Failed = z.infer<typeof failedSchema>;

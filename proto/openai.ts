@@ -94,34 +94,6 @@ const isTokens = (list: readonly unknown[]) => list.every(Number.isSafeInteger);
 
 export type GenerationRequest = z.infer<typeof chatRequestSchema> | z.infer<typeof completionRequestSchema>;
 
-interface PlainChat {
-  readonly model?: string;
-  readonly stream?: boolean;
-  readonly tee?: boolean;
-  readonly n?: undefined;
-  readonly messages: readonly { readonly role: string }[];
-}
-
-/**
- * Whether `value` is a chat request of the usual form, which the schema accepts without change. Any other form is left to the schema. This
- * check runs first, because the schema costs a tenth of a whole request, and more with every message.
- */
-export function isPlainChat(value: unknown): value is PlainChat {
-  if (typeof value !== 'object' || value === null) return false;
-  const { model, stream, tee, n, messages } = value as Record<string, unknown>;
-  if (model !== undefined && (typeof model !== 'string' || model.length > MAX_MODEL)) return false;
-  if (stream !== undefined && typeof stream !== 'boolean') return false;
-  if (tee !== undefined && typeof tee !== 'boolean') return false;
-  if (n !== undefined || !Array.isArray(messages)) return false;
-  return messages.length > 0 && messages.length <= MAX_MESSAGES && messages.every(isPlainMessage);
-}
-
-function isPlainMessage(message: unknown): boolean {
-  if (typeof message !== 'object' || message === null) return false;
-  const { role } = message as { role?: unknown };
-  return typeof role === 'string' && role.length > 0 && role.length <= MAX_ROLE;
-}
-
 /** OpenAI's error. All four members are always present; a backend's own error may have more. */
 export const errorBodySchema = z.looseObject({
   error: z

@@ -27,6 +27,7 @@ new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BY
       attester,
       scheduler,
       sessions: null,
+      onKeys: () => {},
       onUnexpected: () => {},
       totals: () => ({ attested_total: 0, failed_total: 0 }),
       onResult: ({ code, ms }) => log.debug({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest'),

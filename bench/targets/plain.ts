@@ -26,7 +26,7 @@ export const pipe: TargetKind = {
 
 export const nginx: TargetKind = {
   name: 'nginx',
-  about: 'one worker, upstream connections kept, no log, responses not buffered (as event streams need it)',
+  about: 'one process, upstream connections kept, no log, responses not buffered (as event streams need it)',
   start: startNginx,
 };
 

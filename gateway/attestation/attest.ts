@@ -2,10 +2,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { delayAfter } from '../base/backoff.ts';
 import { EMPTY } from '../base/bytes.ts';
-import type { TeeExchange } from '../exchange/relay.ts';
 import type { Body, Draft, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import { type Attested, type Attestor, type Members, SessionChanged, type Sidecar, type Store } from './interfaces.ts';
+import {
+  type Attested,
+  type AttestedExchange,
+  type Attestor,
+  type Members,
+  SessionChanged,
+  type Sidecar,
+  type Store,
+} from './interfaces.ts';
 import { answerCpu, timedOut } from './sessions.ts';
 
 const NO_MEMBERS: Members = { nonce: '', json: EMPTY, sharing: 1 };
@@ -15,7 +22,7 @@ const REDRAFT = { min_ms: 10, max_ms: 1_000 };
 export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store, attest_timeout_ms: number): Attestor {
   /** raw names the sidecar's session, so it is drafted again, with another nonce, where that session has ended. */
   async function signed(
-    exchange: TeeExchange,
+    exchange: AttestedExchange,
     response: Body | Folded,
     onDisconnect: (callback: () => void) => void,
   ): Promise<{ readonly draft: Omit<Draft, 'raw'>; readonly attested: Attested }> {
@@ -43,7 +50,7 @@ export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store,
     async attest(exchange, response, onDisconnect) {
       const { owner, id, watch } = exchange;
       const { draft, attested } = await signed(exchange, response, onDisconnect);
-      const { completionId, start, free_bytes } = draft;
+      const { completionId, start } = draft;
       const { members, batch, cpu, phases, devices, genuine } = attested;
       // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
       attested.members = NO_MEMBERS;
@@ -54,25 +61,11 @@ export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store,
           (cpu === null ? '' : `,"cpu":${answerCpu(cpu.session, cpu.signature, exchange.session)}`) +
           '}',
       );
-      const json = withMembers(start, free_bytes, members.json, end);
+      const json = Buffer.concat([start, members.json, end]);
       store.keep(owner, id, completionId, batch === null ? json : { start, members, end });
       return { json, tree_size: batch?.tree_size ?? null };
     },
   };
-}
-
-/** Joins the three parts. The free bytes after `start` are used when they suffice. */
-function withMembers(
-  start: Uint8Array<ArrayBuffer>,
-  free_bytes: number,
-  members: Buffer,
-  end: Buffer,
-): Buffer<ArrayBuffer> {
-  if (members.length + end.length > free_bytes) return Buffer.concat([start, members, end]);
-  const all = Buffer.from(start.buffer, start.byteOffset, start.length + members.length + end.length);
-  all.set(members, start.length);
-  all.set(end, start.length + members.length);
-  return all;
 }
 
 /** Limits the wait for drafts that run on the thread first. @throws {Problem} attestation_unavailable at `until_ms`. */

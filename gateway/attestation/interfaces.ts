@@ -1,12 +1,12 @@
 // The interfaces between the parts of attestation, and to the routes: the attestor, the sidecar, its sessions, the store.
 import type { Batch } from '../../proto/attestation/batch.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import type { BatchGroup, Hello, Phases } from '../../proto/frames.ts';
+import type { BatchGroup, Hello, KeysFrame, Phases } from '../../proto/frames.ts';
 import type { FailureCode } from '../../verify/index.ts';
-import type { TeeExchange } from '../exchange/relay.ts';
+import type { Outgoing } from '../http/outgoing.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
-import type { SessionEnds, SidecarState } from '../telemetry/metrics.ts';
+import type { Watch } from '../telemetry/telemetry.ts';
 
 /**
  * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with
@@ -18,16 +18,33 @@ interface AttestationJson {
   readonly tree_size: number | null;
 }
 
+/** An exchange whose response is attested. */
+export interface AttestedExchange {
+  /** Unguessable. It is sent as x-request-id and x-attestation-id. */
+  readonly id: string;
+  readonly owner: Owner;
+  /** The request's path, without its query. */
+  readonly endpoint: string;
+  /** The client's body, exactly as received, as text or bytes. */
+  readonly request: string | Buffer;
+  /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
+  readonly session?: string | undefined;
+  /** The group of responses that may share a nonce with this one; null: none may. */
+  readonly batch: BatchGroup | null;
+  readonly outgoing: Outgoing;
+  readonly watch: Watch;
+}
+
 export interface Attestor {
   /** Registers an id that the backend gave the completion. From then on a lookup by that id reports the attestation as pending. */
-  name(exchange: TeeExchange, completionId: string): void;
+  name(exchange: AttestedExchange, completionId: string): void;
   /**
    * `onDisconnect` registers a callback for the client's disconnect.
    * @throws {Problem} backend_bad_response, attestation_unavailable.
    * @throws {ClientGone}
    */
   attest(
-    exchange: TeeExchange,
+    exchange: AttestedExchange,
     response: Body | Folded,
     onDisconnect: (callback: () => void) => void,
   ): Promise<AttestationJson>;
@@ -128,6 +145,18 @@ export interface Refusal {
   readonly message: string;
 }
 
+/** The states of the connection to the sidecar. */
+export const SIDECAR_STATES = ['connecting', 'connected', 'refused', 'closed'] as const;
+export type SidecarState = (typeof SIDECAR_STATES)[number];
+/** Unix times at which the processor's session and its collateral end, for the metrics. */
+export interface SessionEnds {
+  /** `SEV_SNP`, `TDX`, … */
+  readonly type: string;
+  readonly session_ms: number;
+  /** The end of the first part of Intel's collateral; null without readable collateral. */
+  readonly collateral_ms: number | null;
+}
+
 export interface Sidecar {
   readonly state: SidecarState;
   /** Set in the state `refused`; null in every other state. */
@@ -142,8 +171,8 @@ export interface Sidecar {
   sessionChecked(): Promise<void>;
   /** When that session ends; null without one. */
   readonly sessionEnds: SessionEnds | null;
-  /** Sends the sidecar the key configurations of sealed requests, now and on each connection. New sessions name the first. */
-  sendKeys(hpke: readonly string[]): void;
+  /** Sends the connected sidecar the keys for sealed requests; does nothing where none is connected. */
+  sendKeys(frame: KeysFrame): void;
   /** Returns a session that contains this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
   challenge(challenge: string): Promise<Session>;
   /** Number of attestations that are pending. */

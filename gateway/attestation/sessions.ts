@@ -7,9 +7,8 @@ import type { TdxCollateral } from '../../verify/cpu.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';
 import { Problem } from '../base/problem.ts';
-import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, type Failure, unchecked } from './checker.ts';
-import type { Session } from './interfaces.ts';
+import type { Session, SessionEnds } from './interfaces.ts';
 import type { Link } from './sidecar-link.ts';
 
 /** A response may still be signed in an earlier session, so the last few are kept. */

@@ -3,14 +3,21 @@
 import type { Socket } from 'node:net';
 import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import type { BatchGroup, Failed, Hello, SessionFrame, Signed } from '../../proto/frames.ts';
+import type { BatchGroup, Failed, Hello, SessionFrame, SharedKeys, Signed } from '../../proto/frames.ts';
 import { delayAfter } from '../base/backoff.ts';
 import { Problem } from '../base/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import type { SidecarState } from '../telemetry/metrics.ts';
 import { type Checker, unchecked } from './checker.ts';
-import { type Attested, type Members, type Refusal, type Session, SessionChanged, type Sidecar } from './interfaces.ts';
+import {
+  type Attested,
+  type Members,
+  type Refusal,
+  type Session,
+  SessionChanged,
+  type Sidecar,
+  type SidecarState,
+} from './interfaces.ts';
 import { createSessions, noSession, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
@@ -28,7 +35,7 @@ interface SidecarOptions {
   /** A user who may own the socket beside root and this process's user; null: no other user. */
   readonly sidecar_uid: number | null;
   readonly attest_timeout_ms: number;
-  /** Permits for attestations without a batch, which may be shared by several processes. The queue is fair between owners. */
+  /** Permits for attestations without a batch. The queue is fair between owners. */
   readonly permits: Permits;
   /** Responses beyond one full batch that may wait for the next. */
   readonly max_attestations_waiting: number;
@@ -42,6 +49,8 @@ interface SidecarOptions {
   readonly onSigned?: (answers: number, kind: 'strict' | 'batch') => void;
   /** A sidecar with a processor is connected. */
   readonly onProcessor?: () => void;
+  /** The keys for sealed requests that gateways share at this sidecar. */
+  readonly onKeys?: (keys: SharedKeys) => void;
   /** A session was checked, and responses are signed in it from now on. */
   readonly onSession?: (session: Session) => void;
   /** Whether responses may share a signature, which the error of a full queue then suggests. */
@@ -89,8 +98,6 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let hello: Hello | null = null;
   let cause: Hello['trouble'] = null;
   let link: Link | null = null;
-  /** Key configurations of sealed requests. */
-  let hpke: readonly string[] = [];
   let failures = 0;
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
@@ -142,10 +149,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         cause = greeting.trouble;
         setState('connected', greeting.attester);
         options.checker.warm();
-        if (greeting.cpu !== null) {
-          options.onProcessor?.();
-          if (hpke.length > 0) opened.send({ type: 'keys', hpke: [...hpke] });
-        }
+        if (greeting.cpu !== null && !again) options.onProcessor?.();
         if (again) return; // Everything pending was already requested on this connection.
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
@@ -158,6 +162,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       },
       frame(frame) {
         if (frame.type === 'failed') return failed(frame);
+        if (frame.type === 'keys') return options.onKeys?.(frame);
         if (frame.type === 'status') {
           cause = frame.trouble;
           return;
@@ -286,9 +291,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       return oldest === undefined ? 0 : performance.now() - oldest.began_ms;
     },
 
-    sendKeys(documents) {
-      hpke = documents;
-      if (state === 'connected' && hello !== null && hello.cpu !== null) link?.send({ type: 'keys', hpke: [...hpke] });
+    sendKeys(frame) {
+      if (state === 'connected') link?.send(frame);
     },
 
     async challenge(challenge) {

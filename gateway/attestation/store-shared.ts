@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { RESP_TYPES } from '@redis/client';
 import { Problem } from '../base/problem.ts';
-import type { Connection } from '../cluster/store-connection.ts';
+import type { Connection } from '../base/store-connection.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { InBatch, Kept, Members, Store } from './interfaces.ts';
 import type { MemoryStore } from './store-memory.ts';
@@ -33,13 +33,8 @@ const RETRY_SECONDS = 2;
 /** Errors are ignored: the connection's state is logged, and the response carries its attestation in any case. */
 const ignore = () => {};
 
-/** `own` is the store of this gateway. With several workers, `memory` is one worker's part of it. */
-export function createSharedStore(
-  connection: Connection,
-  memory: MemoryStore,
-  own: Store,
-  options: SharedOptions,
-): Store {
+/** `memory` is the store of this gateway. */
+export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
   let in_flight_bytes = 0;
   const membersSet = new WeakMap<Members, Promise<void>>();
   // Keys are hashed so that they reveal neither owners nor ids.
@@ -108,18 +103,13 @@ export function createSharedStore(
 
   async function findOnServer(owner: Owner, id: string): Promise<Kept | null> {
     try {
-      const stored = await fromServer(keyOf(owner, id));
-      if (stored !== null) return stored;
+      return await fromServer(keyOf(owner, id));
     } catch (cause) {
-      const local = await own.find(owner, id);
-      if (local !== null) return local;
       throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
         cause,
         retryAfterSeconds: RETRY_SECONDS,
       });
     }
-    // Another worker may have an attestation that the server had no space for.
-    return own.find(owner, id);
   }
 
   return {

@@ -1,4 +1,4 @@
-// Memory bounds that no setting names, and how settings are divided among processes.
+// Memory bounds that no setting names.
 import { MANY_BYTES } from './bytes.ts';
 
 const MiB = 1024 * 1024;
@@ -15,14 +15,8 @@ export const OFFLOAD_YOUNG_HEAP_MB = 16;
 /** The heap of the thread that checks the sidecar's frames: 8 MiB at most each, most of which is garbage after the check. */
 export const CHECKING_HEAP_MB = 256;
 export const CHECKING_YOUNG_HEAP_MB = 4;
-/** The heap of each of several workers. For a single process, NODE_FLAGS in config.ts sets it. */
-export const WORKER_HEAP_MB = 192;
-/** The limit of unserved input in one process: bytes that clients have sent and the gateway does not serve yet. */
+/** The limit of unserved input: bytes that clients have sent and the gateway does not serve yet. */
 export const MAX_UNSERVED_BYTES = 48 * MiB;
-
-/** The share of one process in a limit for all of them; never less than `least`. */
-export const shareOf = (total: number, workers: number, least = 1): number =>
-  Math.min(total, Math.max(least, Math.ceil(total / workers)));
 
 /** The sizes that one request may have. */
 interface RequestSizes {
@@ -37,27 +31,19 @@ export const largestRequest = ({ max_body_bytes, max_answer_bytes }: RequestSize
 /** Verifications overlap because some wait for NVIDIA's services. This is the limit for all addresses. */
 export const QUICK_VERIFICATIONS = 8;
 const QUICK_HEAP_MB = 96;
-/** Slow verifications run one at a time across all workers. Meanwhile this many bodies of the largest size may be read or queued. */
+/** Slow verifications run one at a time. Meanwhile this many bodies of the largest size may be read or queued. */
 const SLOW_BODIES = 4;
 
 export interface VerifierSizes {
   readonly max_verify_bytes: number;
   readonly max_verify_concurrent: number;
-  /** Number of workers that share `max_verify_concurrent` and the memory for bodies. */
-  readonly workers: number;
 }
 
-/**
- * The verifier's upper bounds in one process: memory for bodies, and for the heaps of its two threads. A thread's own code and stacks take
- * near 16 MiB.
- */
-export function verifierBounds({ workers, max_verify_bytes, max_verify_concurrent }: VerifierSizes) {
-  const share = (total: number) => Math.ceil(total / workers);
-  const max_waiting = share(max_verify_concurrent);
+/** The verifier's upper bounds: memory for bodies, and for the heaps of its two threads. A thread's own code and stacks take near 16 MiB. */
+export function verifierBounds({ max_verify_bytes, max_verify_concurrent }: VerifierSizes) {
   return {
-    max_waiting,
-    quick_bytes: (max_waiting + QUICK_VERIFICATIONS) * MANY_BYTES,
-    slow_bytes: Math.max(max_verify_bytes, share(SLOW_BODIES * max_verify_bytes)),
+    quick_bytes: (max_verify_concurrent + QUICK_VERIFICATIONS) * MANY_BYTES,
+    slow_bytes: SLOW_BODIES * max_verify_bytes,
     quick_heap_mb: QUICK_HEAP_MB,
     // Enough for the worst case of MAX_JSON_VALUES and copies of the text.
     slow_heap_mb: 192 + Math.ceil((6 * max_verify_bytes) / MiB),

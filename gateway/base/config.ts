@@ -60,6 +60,7 @@ export const schema = z.object({
     .default('127.0.0.1')
     .describe('The address to listen on; beyond loopback it needs `API_KEYS_FILE`'),
   PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0: a free one'),
+  REUSE_PORT: flag.describe('`1`: gateways with the same `ATTESTATION_STORE_URL` may share the port'),
   BACKEND_URL: backendUrl('BACKEND_API_KEY')
     .optional()
     .describe('The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`. **Required**, or `BACKENDS_FILE`'),
@@ -114,10 +115,8 @@ export const schema = z.object({
   ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
     'The longest time from an answer’s end to its attestation',
   ),
-  MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe('Attestations asked of the sidecar at once, by all workers'),
-  MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe(
-    'Answers that wait for their attestation, of all workers',
-  ),
+  MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe('Attestations asked of the sidecar at once'),
+  MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe('Answers that wait for their attestation'),
   BATCH: z.enum(['auto', 'off']).default('auto').describe('`off`: answers never share a GPU signature'),
   BATCH_PER_KEY: flag.describe('`1`: only answers to one API key share signatures'),
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
@@ -190,7 +189,6 @@ export const schema = z.object({
     'How long a client may take to send its whole request',
   ),
   DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
-  WORKERS: integer(1, 1, 64).describe('Processes that share the port, at most one for each core'),
   LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one a request, never content'),
 });
 
@@ -238,8 +236,23 @@ export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
+/** Settings that are gone, and what replaces each. */
+const REMOVED: ReadonlyMap<string, string> = new Map([
+  [
+    'WORKERS',
+    'start a second gateway with the same ATTESTATION_STORE_URL, on the same port (REUSE_PORT=1) or behind a balancer',
+  ],
+]);
+
+/** @throws {ConfigError} for a removed setting that is still set. */
+function checkRemoved(env: NodeJS.ProcessEnv): void {
+  for (const [name, instead] of REMOVED)
+    if (env[name]) throw new ConfigError(`${name} is no longer a setting: ${instead}`);
+}
+
 /** @throws {ConfigError} */
 export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
+  checkRemoved(env);
   const e = parseVariables(schema, env);
   if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
@@ -249,6 +262,10 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError(`MAX_HELD_BYTES_PER_KEY must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
   if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
+  if (e.REUSE_PORT && e.ATTESTATION_STORE_URL === undefined)
+    throw new ConfigError(
+      'REUSE_PORT needs ATTESTATION_STORE_URL: gateways on one port share their state by the store',
+    );
   checkBackends(e);
   if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
     throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');

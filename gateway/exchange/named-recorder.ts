@@ -10,6 +10,7 @@ import { bufferOf, EMPTY, LineHash } from '../base/bytes.ts';
 import type { Problem } from '../base/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { type Observed, type StreamRecorder, unreadable } from './recorder.ts';
+import { spliced } from './splice.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;
@@ -63,8 +64,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
 
   withAttestation({ name, payload }: NamedEvent, json: Uint8Array): Uint8Array[] {
     const at = attestationOffset(name, bufferOf(payload).toString('utf8'));
-    const parts = [payload.subarray(0, at), ATTESTATION, json, payload.subarray(at)];
-    return [writeNamedEvent({ name, payload: Buffer.concat(parts) })];
+    return [writeNamedEvent({ name, payload: Buffer.concat(spliced(payload, json, at)) })];
   }
 
   /** These forms have no event that ends every stream. */
@@ -91,8 +91,6 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     this.#hash.add(payload);
   }
 }
-
-const ATTESTATION = Buffer.from(',"attestation":');
 
 /** The offset in bytes of the `}` before which the attestation is inserted: that of `response` in a final event, else the event's own. */
 function attestationOffset(name: string | null, text: string): number {

@@ -1,9 +1,7 @@
 // Records the chunks of a completion's stream that will be attested: hashes and folds the payloads, and finds the chunk with the finish
 // reason.
 import { isUtf8 } from 'node:buffer';
-import { setImmediate } from 'node:timers/promises';
 import { type Chunk, Fold, FoldError, isError, parseChunk } from '../../proto/stream/fold.ts';
-import type { JsonPart } from '../../proto/stream/json-parts.ts';
 import {
   EVENT_END,
   EVENT_START,
@@ -13,10 +11,11 @@ import {
   writeEvents,
 } from '../../proto/stream/sse.ts';
 import { errorOf } from '../backend/errors.ts';
-import { LineHash, MANY_BYTES } from '../base/bytes.ts';
+import { LineHash } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { errorEvent } from './relay.ts';
+import { spliced } from './splice.ts';
 
 /** An event's kind, by which the delivery decides how to send it. */
 export type Observed =
@@ -39,8 +38,8 @@ export interface StreamRecorder<E> {
   observe(event: E): Observed;
   /** Whether held events may be sent without an attestation, because the response goes on. */
   mayRelease(finishing: boolean): boolean;
-  /** Returns the input for raw. A promise rejects with the same error. @throws {Problem} backend_bad_response unless it is complete. */
-  finish(): Folded | Promise<Folded>;
+  /** Returns the input for raw. @throws {Problem} backend_bad_response unless it is complete. */
+  finish(): Folded;
   write(events: readonly E[]): Uint8Array;
   /** Returns the parts of the event with the attestation inserted. Without that member the payload is the backend's. */
   withAttestation(event: E, json: Uint8Array): Uint8Array[];
@@ -118,12 +117,11 @@ export class Recorder implements StreamRecorder<Uint8Array> {
   write = writeEvents;
   withAttestation = withAttestation;
 
-  finish(): Folded | Promise<Folded> {
+  finish(): Folded {
     if (this.#finished.size === 0 || this.#open.size > 0)
       throw badResponse('The backend ended its stream before its answer was finished.');
-    return this.#bytes > MANY_BYTES
-      ? writeInTurns(this.#fold.parts()).then((parts) => this.#folded(parts), unfoldable)
-      : this.#folded(this.#text());
+    const stream = { events: this.#events, sha256: this.#hash.digest() };
+    return { completion: this.#text(), stream, completionId: this.#completionId };
   }
 
   #text(): string {
@@ -132,11 +130,6 @@ export class Recorder implements StreamRecorder<Uint8Array> {
     } catch (cause) {
       return unfoldable(cause);
     }
-  }
-
-  #folded(completion: string | readonly JsonPart[]): Folded {
-    const stream = { events: this.#events, sha256: this.#hash.digest() };
-    return { completion, stream, completionId: this.#completionId };
   }
 
   #parse(data: Uint8Array): Chunk {
@@ -182,48 +175,14 @@ export class Recorder implements StreamRecorder<Uint8Array> {
   }
 }
 
-// Serializes a large completion over several turns of the event loop, so that other requests are served in between.
-
-/** Characters that are serialized in one turn, and the fixed cost of a part in characters. */
-const TURN_LENGTH = 256 * 1024;
-const PART_LENGTH = 64;
-
-async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPart[]> {
-  const written: JsonPart[] = [];
-  let length = 0;
-  // Serialization starts in a turn of its own, because chunks may still be read in the current one.
-  await setImmediate();
-  for (const part of parts) {
-    written.push(part);
-    if (typeof part === 'string') {
-      length += part.length + PART_LENGTH;
-      if (length < TURN_LENGTH) continue;
-    } else {
-      // V8 joins a text that grew by concatenation when it is first read. This forces the join now and not in a later turn.
-      part.quote.charCodeAt(0);
-    }
-    length = 0;
-    await setImmediate();
-  }
-  return written;
-}
-
 // The events that replace those of the backend.
 
 const LF = 0x0a;
 const DONE = Buffer.from('data: [DONE]\n\n');
-const ATTESTATION = Buffer.from(',"attestation":');
-const BRACE = 0x7d;
-/** Up to this size, copying costs less than further writes. */
-const MAX_COPIED_BYTES = 64 * 1024;
 
-/** `,"attestation":…` is inserted before the last `}` of the payload. */
 function withAttestation(payload: Uint8Array, json: Uint8Array): Uint8Array[] {
-  const brace = payload.lastIndexOf(BRACE);
-  const parts = [payload.subarray(0, brace), ATTESTATION, json, payload.subarray(brace)];
-  if (payload.includes(LF)) return [writeEvents([Buffer.concat(parts)])];
-  const event = [EVENT_START, ...parts, EVENT_END];
-  return json.length > MAX_COPIED_BYTES ? event : [Buffer.concat(event)];
+  const parts = spliced(payload, json);
+  return payload.includes(LF) ? [writeEvents([Buffer.concat(parts)])] : [EVENT_START, ...parts, EVENT_END];
 }
 
 const errorChunk = (chunk: unknown): Buffer => Buffer.from(`data: ${JSON.stringify(errorOf(502, chunk))}\n\n`);

@@ -1,8 +1,9 @@
 // Relays one response from the backend to the client. A delivery writes it; when the client disconnects, the backend's request is
 // cancelled.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { BatchGroup } from '../../proto/frames.ts';
 import type { StreamForm } from '../../proto/stream/forms.ts';
+import { EventScanner } from '../../proto/stream/sse.ts';
+import type { AttestedExchange } from '../attestation/interfaces.ts';
 import type {
   Backend,
   BackendCall,
@@ -16,7 +17,6 @@ import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import type { Outgoing } from '../http/outgoing.ts';
-import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 
 // One exchange: a client's request and its response.
@@ -27,22 +27,11 @@ export interface Exchange {
 }
 
 /** An exchange whose response is attested. */
-export interface TeeExchange extends Exchange {
-  /** Unguessable. It is sent as x-request-id and x-attestation-id. */
-  readonly id: string;
-  readonly owner: Owner;
-  /** The request's path, without its query. */
-  readonly endpoint: string;
+export interface TeeExchange extends AttestedExchange {
   /** The form of the endpoint's streams; null: they cannot be attested. */
   readonly streamForm: StreamForm | null;
   /** The attestation is inserted into the response; otherwise it is available by its id only. */
   readonly spliced: boolean;
-  /** The client's body, exactly as received, as text or bytes. */
-  readonly request: string | Buffer;
-  /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
-  readonly session?: string | undefined;
-  /** The group of responses that may share a nonce with this one; null: none may. */
-  readonly batch: BatchGroup | null;
   /** Number of choices in the request. */
   readonly choices: number;
   /** Counts the bytes of the response that are held until it is attested. @throws {Problem} overloaded */
@@ -278,11 +267,10 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange)
     begin();
     outgoing.flushHeaders();
   }
-  /** The last four bytes; null before the first. */
-  let tail: number | null = null;
+  const scanner = new EventScanner();
   return {
     data(chunk) {
-      if (stream) tail = tailOf(tail, chunk);
+      if (stream) scanner.scan(chunk);
       else if (!outgoing.headersSent) begin();
       write(chunk);
     },
@@ -294,23 +282,9 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange)
     fail(problem) {
       if (!outgoing.headersSent) return port.refuse(problem);
       // An error event is possible only between two events. Inside an event, or in a body of known length, the connection must be cut.
-      if (stream && head.length === null && betweenEvents(tail)) outgoing.end(errorEvent(problem));
+      if (stream && head.length === null && scanner.betweenEvents) outgoing.end(errorEvent(problem));
       else outgoing.destroy();
       port.done({ status: head.status, problem });
     },
   };
-}
-
-/** Returns the last four bytes as a number, so that the chunk is not kept in memory. */
-function tailOf(before: number | null, chunk: Buffer): number {
-  let tail = before ?? 0;
-  for (let i = Math.max(0, chunk.length - 4); i < chunk.length; i++) tail = (tail << 8) | (chunk[i] as number);
-  return tail;
-}
-
-/** Whether the stream is at its start or directly after `\n\n`, `\r\r` or `\r\n\r\n`. */
-function betweenEvents(tail: number | null): boolean {
-  if (tail === null) return true;
-  const two = tail & 0xffff;
-  return two === 0x0a0a || two === 0x0d0d || tail === 0x0d0a0d0a;
 }

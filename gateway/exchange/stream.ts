@@ -131,20 +131,19 @@ function deliver<E>(
 
   /** `open`: the backend's stream may still be open. */
   function finish(open: boolean): void {
-    const recording = recorder.finish();
+    const folded = recorder.finish();
     ended = true;
     clearTimeout(drainTimer ?? undefined);
     // The backend should end its response after the last event. If it does not in time, its connection is closed.
     if (open) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
-    void sendAttested(recording).catch((error) => {
+    void sendAttested(folded).catch((error) => {
       if (!outgoing.destroyed) endWithError(asProblem(error));
     });
   }
 
-  async function sendAttested(recording: Folded | Promise<Folded>): Promise<void> {
+  async function sendAttested(folded: Folded): Promise<void> {
     const keepalive = setInterval(() => outgoing.write(ATTESTING), KEEPALIVE_MS);
     try {
-      const folded = recording instanceof Promise ? await recording : recording;
       const { json } = await attestor.attest(exchange, folded, port.onDisconnect);
       const last = held.findLastIndex((one) => one.finish);
       for (const [i, { event }] of held.entries()) {

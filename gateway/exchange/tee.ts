@@ -19,7 +19,7 @@ import { type Delivery, mediaType, type Port, type TeeExchange } from './relay.t
 import { streamDelivery } from './stream.ts';
 import { wholeDelivery } from './whole.ts';
 
-interface TeeDeps {
+export interface TeeDeps {
   readonly config: GatewayConfig;
   readonly sidecar: Sidecar;
   readonly store: Store;
@@ -92,7 +92,7 @@ export async function openTee(
 ): Promise<TeeExchange> {
   if (!isEndpoint(rest.endpoint))
     throw new Problem('invalid_request', 'tee: the path has characters that no proof can name.', { param: 'tee' });
-  await permit.tee();
+  permit.tee();
   permit.hold((TEE_COPIES - 1) * rest.request.length);
   const session = sessionHeader(incoming.headers);
   // The wait for a sidecar is never longer than an attestation may take.

@@ -5,6 +5,7 @@ import { ChunkBuffer, EMPTY } from '../base/bytes.ts';
 import { asProblem } from '../base/problem.ts';
 import { answerTooLarge } from '../offload/jobs.ts';
 import { type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
+import { spliced } from './splice.ts';
 
 export function wholeDelivery(
   head: ResponseHead,
@@ -17,7 +18,7 @@ export function wholeDelivery(
   async function send(): Promise<void> {
     const body = chunks.whole();
     const attested = await attestor.attest(exchange, { body }, port.onDisconnect);
-    const parts = exchange.spliced ? withAttestation(body, attested.json) : [body];
+    const parts = exchange.spliced ? spliced(body, attested.json) : [body];
     attested.json = EMPTY;
     const { outgoing } = exchange;
     if (attested.tree_size !== null) outgoing.setHeader('x-tee-batch', String(attested.tree_size));
@@ -37,20 +38,4 @@ export function wholeDelivery(
     end: () => void send().catch((error) => port.refuse(asProblem(error))),
     fail: (problem) => port.refuse(problem),
   };
-}
-
-const FIRST_MEMBER = Buffer.from('"attestation":');
-const NEXT_MEMBER = Buffer.from(',"attestation":');
-const BRACE = 0x7b;
-
-/**
- * Returns the parts of a JSON object's text, with the attestation inserted before the last `}`. Without that member the bytes are the
- * backend's.
- */
-function withAttestation(body: Buffer, attestation: Buffer): readonly Buffer[] {
-  const end = body.lastIndexOf('}');
-  let last = end - 1;
-  while (' \t\r\n'.includes(String.fromCharCode(body[last] as number))) last--;
-  const name = body[last] === BRACE ? FIRST_MEMBER : NEXT_MEMBER;
-  return [body.subarray(0, end), name, attestation, body.subarray(end)];
 }

@@ -1,46 +1,10 @@
-// The dependencies of the routes, and the state of one exchange, which Hono passes from middleware to handler.
+// The state of one exchange, which Hono passes from middleware to handler.
 import type { Context as HonoContext } from 'hono';
-import type { Logger } from 'pino';
-import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
-import type { Backend, Backends, Canary } from '../backend/backend.ts';
-import type { GatewayConfig } from '../base/config.ts';
-import type { Caller, Keys, Owner } from '../keys/keys.ts';
-import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
-import type { Rates } from '../limits/rates.ts';
-import type { Offload } from '../offload/pool.ts';
-import type { SealingKeys } from '../sealing/keys.ts';
-import type { Outcome, Telemetry, Watch } from '../telemetry/telemetry.ts';
-import type { AuditLog } from '../usage/audit-log.ts';
-import type { UsageBook } from '../usage/usage.ts';
-import type { Verifier } from '../verifier/verifier.ts';
+import type { Caller, Owner } from '../keys/keys.ts';
+import type { ConcurrencyPermit } from '../limits/concurrency.ts';
+import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 import type { Outgoing } from './outgoing.ts';
 import type { StreamedRequest } from './request.ts';
-
-export interface Deps {
-  readonly config: GatewayConfig;
-  readonly backend: Backend;
-  /** The same object as `backend` with BACKENDS_FILE; null without it. */
-  readonly backends: Backends | null;
-  readonly canary: Canary;
-  readonly sidecar: Sidecar;
-  readonly store: Store;
-  readonly offload: Offload;
-  readonly attestor: Attestor;
-  readonly keys: Keys;
-  readonly concurrency: Concurrency;
-  readonly rates: Rates;
-  readonly book: UsageBook;
-  /** null: there is no audit log. */
-  readonly audit: AuditLog | null;
-  readonly verifier: Verifier;
-  /** null: SEALED=off. */
-  readonly sealing: SealingKeys | null;
-  readonly log: Logger;
-  readonly telemetry: Telemetry;
-  readonly version: string;
-  /** True from SIGTERM on. */
-  readonly draining: () => boolean;
-}
 
 /** The request and response of an exchange: Node's own, or those of an opened sealed request. */
 export interface HttpBindings {

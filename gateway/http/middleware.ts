@@ -2,17 +2,30 @@
 // key, concurrency limits, rate.
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { Logger } from 'pino';
 import { where } from '../../node/log.ts';
 import { MANY_BYTES } from '../base/bytes.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { createOwnHosts, hostOf } from '../base/target.ts';
-import { ANYONE } from '../keys/keys.ts';
-import type { ConcurrencyPermit } from '../limits/concurrency.ts';
-import { type Allowance, addressOf } from '../limits/rates.ts';
-import { restOfDay_ms } from '../usage/usage.ts';
-import type { Context, Deps, Handler, HttpBindings, Middleware } from './context.ts';
+import { ANYONE, type Keys } from '../keys/keys.ts';
+import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
+import { type Allowance, addressOf, type Rates } from '../limits/rates.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
+import { restOfDay_ms, type UsageBook } from '../usage/usage.ts';
+import type { Context, Handler, HttpBindings, Middleware } from './context.ts';
 import { linger, newId, type Outgoing, setCommonHeaders } from './outgoing.ts';
 import { ClientGone } from './request.ts';
+
+export interface AdmissionDeps {
+  readonly config: GatewayConfig;
+  readonly keys: Keys;
+  readonly concurrency: Concurrency;
+  readonly rates: Rates;
+  readonly book: UsageBook;
+  readonly telemetry: Telemetry;
+  readonly log: Logger;
+}
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
@@ -24,7 +37,7 @@ const PREFLIGHT = {
  * Hono's middleware costs as much as the rest of the routing. Headers are set on Node's response, so that responses that bypass Hono carry
  * them too.
  */
-export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
+export function createExchangeMiddleware({ config, telemetry, log }: AdmissionDeps) {
   return (route: string, middleware: readonly Middleware[], handler: Handler) =>
     async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
@@ -95,7 +108,7 @@ export function preflight(c: Context): Response {
 // counts a request once it has arrived.
 
 /** Finds the caller by the API key. */
-export function authenticated({ keys }: Deps): Middleware {
+export function authenticated({ keys }: AdmissionDeps): Middleware {
   return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers);
     c.env.caller = caller;
@@ -116,9 +129,9 @@ function mayHold(permit: ConcurrencyPermit, bytes: number): boolean {
 }
 
 /**
- * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate or a shared limit applies.
+ * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate applies.
  */
-export function bounded({ config, concurrency, rates, telemetry }: Deps): Middleware {
+export function bounded({ config, concurrency, rates, telemetry }: AdmissionDeps): Middleware {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
@@ -127,11 +140,8 @@ export function bounded({ config, concurrency, rates, telemetry }: Deps): Middle
     if (telemetry.counts) c.env.watch.hold = (bytes) => mayHold(permit, bytes);
     outgoing.once('close', () => permit.release());
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
-    const rated = () =>
-      per_second === 0
-        ? undefined
-        : rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
-    return permit.acquireShared === undefined ? rated() : permit.acquireShared().then(rated);
+    if (per_second === 0) return;
+    return rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
   };
 }
 
@@ -139,7 +149,7 @@ export function bounded({ config, concurrency, rates, telemetry }: Deps): Middle
  * Rejects requests that may cost tokens once the key's daily budget is spent. Running requests may exceed the budget.
  * @throws {Problem} insufficient_quota
  */
-export function withinBudget({ config, book }: Deps): Middleware {
+export function withinBudget({ config, book }: AdmissionDeps): Middleware {
   return (c) => {
     const { caller, incoming, outgoing } = c.env;
     const limit = caller.limits.tokens_per_day ?? config.max_tokens_per_day_per_key;
@@ -166,7 +176,7 @@ export function withinBudget({ config, book }: Deps): Middleware {
 }
 
 /** The verify endpoint needs no API key, so each client address has a rate. The verifier shares its capacity among addresses too. */
-export function verifyBounded({ config, rates }: Deps): Middleware {
+export function verifyBounded({ config, rates }: AdmissionDeps): Middleware {
   return async (c) => {
     const { incoming, outgoing } = c.env;
     const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
@@ -211,7 +221,7 @@ const EXPOSED =
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
 /** By default every origin is allowed where API keys are required, and only this machine's origins where none are. */
-function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string, host: string | undefined): boolean {
+function allows({ cors_origins, api_keys_file }: GatewayConfig, origin: string, host: string | undefined): boolean {
   const keys = api_keys_file !== null;
   if (cors_origins === null) return keys || LOOPBACK_ORIGIN.test(origin);
   // The gateway's own page is allowed too, but only with API keys: without them the host header proves nothing.
@@ -219,7 +229,7 @@ function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string,
 }
 
 /** CORS (Fetch §3.3). Rejects a page that is not allowed with 403 `origin_not_allowed`, before anything else is done. */
-export function origins({ config }: Deps): Middleware {
+export function origins({ config }: AdmissionDeps): Middleware {
   const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
   return (c) => {
     const { incoming, outgoing } = c.env;

@@ -25,14 +25,12 @@ export type ConcurrencySettings = Pick<
  * the last byte of its response.
  */
 export interface ConcurrencyPermit {
-  /** Counts the request for its key where another process keeps that count. @throws {Problem} rate_limit_exceeded */
-  acquireShared?(): Promise<void>;
   /** The whole request has arrived. Until then it does not count for the total. @throws {Problem} overloaded */
   received(): void;
   /** The request asks for a stream. @throws {Problem} overloaded, rate_limit_exceeded */
-  stream(): void | Promise<void>;
+  stream(): void;
   /** The request asks for an attestation. @throws {Problem} rate_limit_exceeded */
-  tee(): void | Promise<void>;
+  tee(): void;
   /**
    * Counts `bytes` that the gateway keeps until the release, and checks that `announced` more would fit. @throws {Problem} overloaded,
    * rate_limit_exceeded
@@ -50,7 +48,7 @@ export interface Concurrency {
 }
 
 /** The kinds of use that are counted per key. */
-export type Counted = 'requests' | 'streams' | 'tee';
+type Counted = 'requests' | 'streams' | 'tee';
 type Counts = Record<Counted | 'bytes', number>;
 
 /** Idle keys are removed above this many keys only, because a table whose entries come and go is rebuilt all the time. */
@@ -61,7 +59,7 @@ const overloaded = (message: string) => new Problem('overloaded', message, { ret
 const full = () => overloaded('The gateway serves as many requests as it may (MAX_CONCURRENT_REQUESTS).');
 
 /** The error for a key that has reached its limit. */
-export const tooMany = (limit: number, kind: Counted) =>
+const tooMany = (limit: number, kind: Counted) =>
   new Problem(
     'rate_limit_exceeded',
     `This API key may have ${limit} ${kind === 'tee' ? 'requests with tee' : kind} at once.`,

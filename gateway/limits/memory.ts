@@ -5,14 +5,11 @@ import type { Logger } from 'pino';
 import {
   CHECKING_HEAP_MB,
   CHECKING_YOUNG_HEAP_MB,
-  largestRequest,
   MAX_UNSERVED_BYTES,
   OFFLOAD_HEAP_MB,
   OFFLOAD_YOUNG_HEAP_MB,
-  shareOf,
   type VerifierSizes,
   verifierBounds,
-  WORKER_HEAP_MB,
 } from '../base/bounds.ts';
 import { ConfigError, type GatewayConfig } from '../base/config.ts';
 
@@ -21,8 +18,6 @@ const MiB = 1024 * KiB;
 
 /** Code, stacks, and V8's memory outside its heaps. Measured: a process that has just started takes 150 MiB, 40 of them its heap. */
 const PROCESS_BYTES = 112 * MiB;
-/** V8's young generation: three times --max-semi-space-size. */
-const YOUNG_HEAP_BYTES = 48 * MiB;
 const THREAD_BYTES = 16 * MiB;
 /** An idle connection: its socket, and the last head that it sent. */
 const CONNECTION_BYTES = 8 * KiB;
@@ -35,7 +30,6 @@ const UNSERVED_COPIES = 2;
 
 type MemorySettings = Pick<
   GatewayConfig,
-  | 'workers'
   | 'max_body_bytes'
   | 'max_answer_bytes'
   | 'max_held_bytes'
@@ -45,45 +39,30 @@ type MemorySettings = Pick<
 > &
   VerifierSizes;
 
-/** A part of the memory that is needed, and the setting that changes it. */
+/** A part of the memory that is needed, and the setting that changes it; null: there is none. */
 interface Part {
   readonly name: string;
   readonly bytes: number;
-  readonly setting: string;
+  readonly setting: string | null;
 }
 
-/** Returns the worst case of all processes in total. `heap_bytes`: V8's heap limit in a single process. */
+/** Returns the worst case. `heap_bytes`: V8's heap limit. */
 export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStatistics().heap_size_limit): Part[] {
-  const { workers } = settings;
-  const processes = workers === 1 ? 1 : workers + 1;
   const verifier = verifierBounds(settings);
   const slowThread = verifier.slow_heap_mb * MiB + THREAD_BYTES;
   const quickThread = verifier.quick_heap_mb * MiB + THREAD_BYTES;
-  const perWorker: [string, number, string][] = [
-    ['heaps', workers === 1 ? heap_bytes : WORKER_HEAP_MB * MiB + YOUNG_HEAP_BYTES, 'WORKERS'],
-    ['reading large bodies', (OFFLOAD_HEAP_MB + OFFLOAD_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
-    ['checking the sidecar', (CHECKING_HEAP_MB + CHECKING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
-    ['verifications', quickThread + verifier.quick_bytes + verifier.slow_bytes, 'MAX_VERIFY_BYTES'],
-    ['unserved requests', UNSERVED_COPIES * MAX_UNSERVED_BYTES, 'WORKERS'],
-    [
-      'bodies and answers',
-      HELD_COPIES * shareOf(settings.max_held_bytes, workers, largestRequest(settings)),
-      'MAX_HELD_BYTES',
-    ],
+  const parts: [string, number, string | null][] = [
+    ['process', PROCESS_BYTES + heap_bytes, null],
+    ['reading large bodies', (OFFLOAD_HEAP_MB + OFFLOAD_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, null],
+    ['checking the sidecar', (CHECKING_HEAP_MB + CHECKING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, null],
+    ['verifications', quickThread + slowThread + verifier.quick_bytes + verifier.slow_bytes, 'MAX_VERIFY_BYTES'],
+    ['unserved requests', UNSERVED_COPIES * MAX_UNSERVED_BYTES, null],
+    ['bodies and answers', HELD_COPIES * settings.max_held_bytes, 'MAX_HELD_BYTES'],
+    ['kept attestations', STORE_COPIES * settings.attestation_store_bytes, 'ATTESTATION_STORE_BYTES'],
+    ['connections', settings.max_connections * CONNECTION_BYTES, 'MAX_CONNECTIONS'],
+    ['streams', settings.max_streams * STREAM_BYTES, 'MAX_STREAMS'],
   ];
-  return [
-    { name: 'processes', bytes: processes * PROCESS_BYTES, setting: 'WORKERS' },
-    ...perWorker.map(([name, bytes, setting]) => ({ name, bytes: workers * bytes, setting })),
-    // One runs at a time across all workers.
-    { name: 'a slow verification', bytes: slowThread, setting: 'MAX_VERIFY_BYTES' },
-    {
-      name: 'kept attestations',
-      bytes: STORE_COPIES * settings.attestation_store_bytes,
-      setting: 'ATTESTATION_STORE_BYTES',
-    },
-    { name: 'connections', bytes: settings.max_connections * CONNECTION_BYTES, setting: 'MAX_CONNECTIONS' },
-    { name: 'streams', bytes: settings.max_streams * STREAM_BYTES, setting: 'MAX_STREAMS' },
-  ];
+  return parts.map(([name, bytes, setting]) => ({ name, bytes, setting }));
 }
 
 export const totalBytes = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -105,14 +84,16 @@ export function checkMemory(settings: MemorySettings, log: Logger, limit_bytes =
   log.info({ needed_mib, limit_mib, parts_mib }, 'memory');
   if (limit_mib === null || needed_mib <= limit_mib) return;
   const most = parts.toSorted((a, b) => b.bytes - a.bytes);
-  const list = most.map(({ name, bytes, setting }) => `${name} ${mib(bytes)} (${setting})`).join(', ');
+  const list = most
+    .map(({ name, bytes, setting }) => `${name} ${mib(bytes)}${setting === null ? '' : ` (${setting})`}`)
+    .join(', ');
   throw new ConfigError(
     `the container may have ${limit_mib} MiB of memory, and with these settings the gateway may need ${needed_mib}: ` +
       `give it more, or lower the settings. In MiB: ${list}`,
   );
 }
 
-/** Descriptors for files, the sidecar, the log, pipes between processes, and listeners. */
+/** Descriptors for files, the sidecar, the log, and listeners. */
 const OTHER_DESCRIPTORS = 64;
 
 /** How many files and connections this process may have open; null: no limit. */
@@ -123,17 +104,16 @@ function descriptorLimit(): number | null {
 }
 
 /**
- * Returns how many client connections this process takes: MAX_CONNECTIONS or its share of it, and fewer where no descriptors would be left
+ * Returns how many client connections this process takes: MAX_CONNECTIONS, or fewer where no descriptors would be left
  * for the backend. A running request needs one of those.
  */
 export function connectionsWithin(
-  { max_connections, max_concurrent_requests, workers }: GatewayConfig,
+  { max_connections: wanted, max_concurrent_requests }: GatewayConfig,
   log: Logger,
   limit = descriptorLimit(),
 ): number {
-  const wanted = shareOf(max_connections, workers);
   if (limit === null) return wanted;
-  const backend = Math.min(shareOf(max_concurrent_requests, workers), wanted);
+  const backend = Math.min(max_concurrent_requests, wanted);
   const rest = Math.max(2, limit - OTHER_DESCRIPTORS);
   const connections = Math.min(wanted, rest - Math.min(backend, Math.floor(rest / 2)));
   if (connections < wanted)

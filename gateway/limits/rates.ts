@@ -3,8 +3,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import { Problem } from '../base/problem.ts';
-import type { Client, Connection } from '../cluster/store-connection.ts';
+import type { Client, Connection } from '../base/store-connection.ts';
 
 /** The state of a rate after one request. */
 export interface Allowance {
@@ -16,24 +15,21 @@ export interface Allowance {
 }
 
 export interface Rates {
-  /**
-   * Counts one request under `name`, which may have `per_second` of them. Names are the same in every store.
-   * @throws {Problem} overloaded where the counter does not respond.
-   */
+  /** Counts one request under `name`, which may have `per_second` of them. Names are the same in every store. */
   take(name: string, per_second: number): Promise<Allowance>;
 }
 
 type Limiter = Pick<RateLimiterAbstract, 'consume'>;
 
-/** Makes the counter for all names that have the same limit: in memory, in Valkey, or in a cluster's primary process. */
-export type MakeLimiter = (options: { points: number; duration: number; keyPrefix: string }) => Limiter;
+/** Makes the counter for all names that have the same limit: in memory or in Valkey. */
+type MakeLimiter = (options: { points: number; duration: number; keyPrefix: string }) => Limiter;
 
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
 
-/** Makes a counter that all gateways share. While the server cannot be reached, each gateway counts by itself, with `fallback`. */
-export function inStore(connection: Connection, fallback: MakeLimiter): MakeLimiter {
+/** Makes a counter that all gateways share. While the server cannot be reached, each gateway counts by itself. */
+export function inStore(connection: Connection): MakeLimiter {
   return (options) => {
-    const alone = fallback(options);
+    const alone = inMemory(options);
     /** The connection replaces a client whose server hangs. */
     const shared = new WeakMap<Client, Limiter>();
     const limiterOf = (storeClient: Client) => {
@@ -69,7 +65,7 @@ export function createRates(make: MakeLimiter): Rates {
         return allowanceOf(await limiter.consume(name), true, per_second);
       } catch (refusal) {
         if (refusal instanceof RateLimiterRes) return allowanceOf(refusal, false, per_second);
-        throw new Problem('overloaded', 'Requests cannot be counted now.', { cause: refusal, retryAfterSeconds: 1 });
+        throw refusal;
       }
     },
   };

@@ -8,14 +8,11 @@ import {
   chatRequestSchema,
   completionRequestSchema,
   type GenerationRequest,
-  isPlainChat,
   isPrompt,
   MAX_MESSAGES,
   teeSchema,
 } from '../../proto/openai.ts';
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
-import { type JsonPart, joined } from '../../proto/stream/json-parts.ts';
-import { MANY_BYTES } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
 import { type Caller, checkModel } from '../keys/keys.ts';
@@ -43,7 +40,7 @@ const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema.o
 export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller): Generation {
   const text = bodyText(body);
   const value = readJson(text);
-  const request = endpoint === 'chat' && isPlainChat(value) ? value : validated(endpoint, value);
+  const request = validated(endpoint, value);
   checkModel(caller, text, value);
   const { forward, tee } = cutTee(text, value);
   return {
@@ -257,8 +254,8 @@ export interface Body {
 
 /** The result of folding the chunks of a stream. */
 export interface Folded {
-  /** The completion's JSON: its text, or the parts of a large text. */
-  readonly completion: string | readonly JsonPart[];
+  /** The completion's JSON. */
+  readonly completion: string;
   readonly stream: StreamDigest;
   /** The last id that the backend gave the completion, if it named one. */
   readonly completionId: string | null;
@@ -284,8 +281,6 @@ export interface Draft {
   readonly digest: Nonce;
   /** The attestation's JSON with raw, up to the members that follow it, in UTF-8. */
   readonly start: Uint8Array<ArrayBuffer>;
-  /** Free bytes after `start` for those members, so that a large start is not copied. */
-  readonly free_bytes: number;
 }
 
 export const badResponse = (message: string, cause?: unknown) =>
@@ -302,24 +297,21 @@ export const answerTooLarge = (max_answer_bytes: number) =>
 export function draft({ endpoint, session, request, response, timestamp }: DraftInput): Draft {
   const { completionId, completion, ...ofStream } =
     'body' in response ? readWholeResponse(endpoint, response.body) : response;
-  const text = typeof completion === 'string' ? completion : joined(completion);
-  const raw = buildRaw({ endpoint, session, request: request.toString(), response: text, ...ofStream, timestamp });
+  const raw = buildRaw({
+    endpoint,
+    session,
+    request: request.toString(),
+    response: completion,
+    ...ofStream,
+    timestamp,
+  });
   if (raw.length > MAX_RAW_LENGTH)
     throw badResponse(
       `Request and answer together have more than ${MAX_RAW_LENGTH} characters, the most that is attested. No setting raises it.`,
     );
   const bytes = Buffer.from(raw, 'utf8');
   const digest = hash('sha256', bytes) as Nonce;
-  return { completionId, raw: bytes, digest, ...withFreeBytes(`{"raw":${JSON.stringify(raw)},`) };
-}
-
-/** Enough for the evidence of a dozen devices. The system provides memory only when it is written to. */
-const FREE_BYTES = 256 * 1024;
-
-function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
-  if (text.length <= MANY_BYTES) return { start: Buffer.from(text), free_bytes: 0 };
-  const memory = Buffer.allocUnsafeSlow(Buffer.byteLength(text) + FREE_BYTES);
-  return { start: memory.subarray(0, memory.write(text)), free_bytes: FREE_BYTES };
+  return { completionId, raw: bytes, digest, start: Buffer.from(`{"raw":${JSON.stringify(raw)},`) };
 }
 
 /** An object with an `error` of its own, such as a failed job. An endpoint that generates responses returns no such object. */

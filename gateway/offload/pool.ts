@@ -200,12 +200,5 @@ const DRAFT_FAILED = 'The attestation could not be drafted.';
 const forwardOf = ({ forward }: Results['parse' | 'passThrough'], body: Buffer) =>
   forward === null ? body : bufferOf(forward);
 
-function lengthOf({ request, response }: DraftInput): number {
-  if ('body' in response) return request.length + response.body.length;
-  const { completion } = response;
-  if (typeof completion === 'string') return request.length + completion.length;
-  return completion.reduce(
-    (length, part) => length + (typeof part === 'string' ? part : part.quote).length,
-    request.length,
-  );
-}
+const lengthOf = ({ request, response }: DraftInput): number =>
+  request.length + ('body' in response ? response.body : response.completion).length;

@@ -1,13 +1,15 @@
 // GET {the request's path}/{id}/attestation: returns a stored attestation, for clients that drop unknown members.
 // GET /v1/attestation/session: returns the current session to everybody, or to API keys a session with the caller's challenge.
 import { isDigest } from '../../proto/bytes.ts';
+import type { Sidecar, Store } from '../attestation/interfaces.ts';
 import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { Context, Deps } from '../http/context.ts';
+import type { Context } from '../http/context.ts';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 
-export function attestationById({ store }: Deps) {
+export function attestationById({ store }: { readonly store: Store }) {
   return async (c: Context, id = c.req.param('id') ?? ''): Promise<Response> => {
     const kept = await store.find(c.env.owner, id);
     if (kept === null)
@@ -21,7 +23,12 @@ export function attestationById({ store }: Deps) {
   };
 }
 
-export function attestationSession({ sidecar, config }: Deps) {
+interface SessionDeps {
+  readonly config: GatewayConfig;
+  readonly sidecar: Sidecar;
+}
+
+export function attestationSession({ sidecar, config }: SessionDeps) {
   return async (c: Context): Promise<Response> => {
     const challenge = c.req.query('challenge');
     if (challenge !== undefined && !isDigest(challenge))

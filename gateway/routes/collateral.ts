@@ -3,8 +3,9 @@
 // them.
 import { createCollateral, NVIDIA_OCSP_URL } from '../../verify/index.ts';
 import { readLimited } from '../../verify/service.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { Context, Deps } from '../http/context.ts';
+import type { Context } from '../http/context.ts';
 import { readBody } from '../http/request.ts';
 
 /** NVIDIA's names for its RIMs: `NV_GPU_DRIVER_GH100_550.90.07`. */
@@ -15,7 +16,7 @@ const MAX_OCSP_RESPONSE_BYTES = 64 * 1024;
 const MAX_RUNNING = 16;
 const TIMEOUT_MS = 10_000;
 
-export function createCollateralRoutes({ config }: Deps) {
+export function createCollateralRoutes({ config }: { readonly config: GatewayConfig }) {
   // RIMs are cached, so that repeated visits to the page cause one request to NVIDIA.
   const collateral = createCollateral({
     fetch: globalThis.fetch,

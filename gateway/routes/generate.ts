@@ -1,21 +1,27 @@
 // POST /v1/chat/completions and /v1/completions: validates, forwards and delivers; with tee, attests.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';
-import type { Headers, ResponseHead } from '../backend/backend.ts';
+import type { Backend, Headers, ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
-import { openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
-import type { Bindings, Context, Deps } from '../http/context.ts';
+import { openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
+import type { Bindings, Context } from '../http/context.ts';
 import { readBody } from '../http/request.ts';
 import type { Endpoint } from '../offload/jobs.ts';
+import type { Offload } from '../offload/pool.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
 const ENDPOINT: Record<Endpoint, string> = { chat: CHAT_ENDPOINT, completion: '/v1/completions' };
 const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
 
-export function generate(endpoint: Endpoint, deps: Deps) {
+interface GenerateDeps extends TeeDeps {
+  readonly backend: Backend;
+  readonly offload: Offload;
+}
+
+export function generate(endpoint: Endpoint, deps: GenerateDeps) {
   const { config, backend, offload } = deps;
   return async (c: Context): Promise<Response> => {
     const { attested, relayed } = await begin(c);
@@ -38,7 +44,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const header = teeHeader(incoming.headers);
     const tee = generation.tee ?? header.tee;
     watch.generates(OPERATION[endpoint], model, tee !== null);
-    if (stream) await permit.stream();
+    if (stream) permit.stream();
     const exchange =
       tee === null
         ? { outgoing, watch }

@@ -3,10 +3,14 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
+import type { Sidecar } from '../attestation/interfaces.ts';
+import type { Canary } from '../backend/backend.ts';
 import type { BackendProbe } from '../backend/probe.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { Context, Deps } from '../http/context.ts';
+import type { Context } from '../http/context.ts';
 import { documentSecurity, type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
+import type { SealingKeys } from '../sealing/keys.ts';
 
 const SECURITY = documentSecurity(["script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"]);
 
@@ -56,7 +60,15 @@ function send(c: Context, asset: SharedDocument | undefined, headers: Record<str
 
 // GET /page/service: data for the page, to use the service and to check its attestations. Nothing in it is secret.
 
-export function service({ sidecar, config, version, canary, sealing }: Deps, probe: BackendProbe) {
+interface ServiceDeps {
+  readonly config: GatewayConfig;
+  readonly sidecar: Sidecar;
+  readonly canary: Canary;
+  readonly sealing: SealingKeys | null;
+  readonly version: string;
+}
+
+export function service({ sidecar, config, version, canary, sealing }: ServiceDeps, probe: BackendProbe) {
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
     const { state, hello, unavailable } = sidecar;

@@ -2,18 +2,19 @@
 // to a JSON object where it is JSON or a stream of a known form.
 
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import type { Model, ResponseHead } from '../backend/backend.ts';
+import type { Backend, Backends, Model, ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
 import { modelListSchema } from '../backend/probe.ts';
 import { Problem } from '../base/problem.ts';
 import { withoutQuery } from '../base/target.ts';
 import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
-import { isProvable, openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
-import type { Context, Deps } from '../http/context.ts';
+import { isProvable, openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
+import type { Context } from '../http/context.ts';
 import { readBody } from '../http/request.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
 import { beginsObject } from '../offload/jobs.ts';
-import type { Operation } from '../telemetry/telemetry.ts';
+import type { Offload } from '../offload/pool.ts';
+import type { Operation, Telemetry } from '../telemetry/telemetry.ts';
 
 // GET /v1/models for a key that is restricted to some models: the backend's list without all others.
 
@@ -76,7 +77,14 @@ function modelInPath(method: string, path: string): string | null {
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
-export function passthrough(deps: Deps, attestationById: (c: Context, id: string) => Promise<Response>) {
+interface PassThroughDeps extends TeeDeps {
+  readonly backend: Backend;
+  readonly backends: Backends | null;
+  readonly offload: Offload;
+  readonly telemetry: Telemetry;
+}
+
+export function passthrough(deps: PassThroughDeps, attestationById: (c: Context, id: string) => Promise<Response>) {
   const { config, backend, backends, offload, telemetry } = deps;
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing, caller, permit, watch } = c.env;
@@ -104,7 +112,7 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
     watch.model = parsed.model ?? null;
     const { forward, stream, object, model } = parsed;
     const tee = parsed.tee ?? (object ? header.tee : null);
-    if (stream) await permit.stream();
+    if (stream) permit.stream();
     if (tee === null && header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
     const isList = method === 'GET' && /^\/models\/?(\?|$)/.test(path);
     if (backends !== null && isList) return mergedModels(c, await backends.models(), models);

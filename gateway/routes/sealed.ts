@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { Logger } from 'pino';
 import { where } from '../../node/log.ts';
 import {
   KEYS_MEDIA_TYPE,
@@ -15,10 +16,12 @@ import {
   responseKeys,
   SealedError,
 } from '../../sealed/index.ts';
+import type { Sidecar } from '../attestation/interfaces.ts';
 import { noSession, unavailable } from '../attestation/sessions.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { mediaType } from '../exchange/relay.ts';
-import type { Bindings, Context, Deps, Middleware } from '../http/context.ts';
+import type { Bindings, Context, Middleware } from '../http/context.ts';
 import { commonHeaders, newId } from '../http/outgoing.ts';
 import { ClientGone } from '../http/request.ts';
 import type { SealingKeys } from '../sealing/keys.ts';
@@ -31,6 +34,7 @@ import {
   problemOf,
 } from '../sealing/opened-request.ts';
 import { encryptWith, SealedResponse } from '../sealing/sealed-response.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
 
 /** Serves an opened request: the app's `fetch`. */
 type Serve = (request: Request, bindings: Bindings) => Response | Promise<Response>;
@@ -44,7 +48,17 @@ export const sealedOnly: Middleware = (c) => {
   );
 };
 
-export function sealingKeys({ sidecar, sealing }: Deps) {
+interface SealedDeps {
+  readonly config: GatewayConfig;
+  readonly sidecar: Sidecar;
+  readonly telemetry: Telemetry;
+  readonly log: Logger;
+}
+
+export function sealingKeys({
+  sidecar,
+  sealing,
+}: Pick<SealedDeps, 'sidecar'> & { readonly sealing: SealingKeys | null }) {
   return (c: Context): Response => {
     const document = sealing?.published(sidecar.session?.statement ?? null) ?? null;
     if (document !== null) return c.body(new Uint8Array(document), 200, { 'content-type': KEYS_MEDIA_TYPE });
@@ -52,12 +66,12 @@ export function sealingKeys({ sidecar, sealing }: Deps) {
   };
 }
 
-/** Limit for the wait for keys. The primary of several workers sends their seeds in a fraction of it. */
+/** Limit for the wait for keys, which are there a moment after the sidecar. */
 const KEYS_WAIT_MS = 2_000;
 /** Limit for decapsulations at once. Each takes a thread for a millisecond, and needs no API key. */
 const MAX_OPENING = 64;
 
-export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
+export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
   const { log, telemetry, config, sidecar } = deps;
   let opening = 0;
 
@@ -116,8 +130,6 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
     });
     const admission = await keys.admit(found, header.enc);
     if (admission === 'ended') throw keyUnknown();
-    if (admission === null)
-      throw new Problem('overloaded', 'Sealed requests cannot be counted now.', { retryAfterSeconds: 1 });
     if (admission === 'replayed')
       throw new Problem('sealed_replayed', 'This sealed request was received before: seal it anew.');
     async function* message() {

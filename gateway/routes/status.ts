@@ -1,21 +1,37 @@
 // GET /health for operators and load balancers: 200 while chat without tee works and new requests are accepted.
 import type * as z from 'zod';
+import type { Sidecar, Store } from '../attestation/interfaces.ts';
+import type { Canary } from '../backend/backend.ts';
 import type { BackendProbe } from '../backend/probe.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { Context, Deps } from '../http/context.ts';
+import type { Context } from '../http/context.ts';
 import { sendDocument } from '../http/document.ts';
 import { ANYONE } from '../keys/keys.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
-import { type Amounts, DAYS, dayOf, NOTHING, sum, type UsageRecord } from '../usage/usage.ts';
+import { type Amounts, DAYS, dayOf, NOTHING, sum, type UsageBook, type UsageRecord } from '../usage/usage.ts';
 import { openapiDocument } from './openapi/openapi.ts';
 import type { healthSchema } from './openapi/schemas.ts';
 
 type Health = z.infer<typeof healthSchema>;
 
-export function health(deps: Deps, probe: BackendProbe) {
+interface StatusDeps {
+  readonly config: GatewayConfig;
+  readonly sidecar: Sidecar;
+  readonly store: Store;
+  readonly canary: Canary;
+  readonly book: UsageBook;
+  readonly audit: AuditLog | null;
+  readonly telemetry: Telemetry;
+  readonly version: string;
+  readonly draining: () => boolean;
+}
+
+export function health(deps: StatusDeps, probe: BackendProbe) {
   const { sidecar, version, draining } = deps;
   return async (c: Context): Promise<Response> => {
-    const [probed, audit] = await Promise.all([probe(), auditHealth(deps.audit)]);
+    const probed = await probe();
     const { state, hello, unavailable, refused } = sidecar;
     const backend = { ...probed, canary: deps.canary.result };
     const healthy = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
@@ -35,31 +51,29 @@ export function health(deps: Deps, probe: BackendProbe) {
         refused: refused === null ? null : { code: refused.code, message: refused.message },
       },
       store: reachable === null ? null : { status: reachable ? 'connected' : 'away' },
-      audit,
+      audit: auditHealth(deps.audit),
       version,
     };
     return c.json(body, status === 'down' || status === 'draining' ? 503 : 200);
   };
 }
 
-async function auditHealth(audit: AuditLog | null): Promise<Health['audit']> {
+function auditHealth(audit: AuditLog | null): Health['audit'] {
   if (audit === null) return null;
-  const state = await audit.state();
-  if (state === undefined) return { status: 'unknown', lost: 0 };
-  const { failing, lost } = state;
+  const { failing, lost } = audit.state();
   return failing === null ? { status: 'ok', lost } : { status: 'failing', code: failing, lost };
 }
 
-// GET /metrics: Prometheus text. With METRICS_PORT, API keys or several workers, the main port does not serve it.
+// GET /metrics: Prometheus text. With METRICS_PORT, API keys or REUSE_PORT, the main port does not serve it.
 
-export function metrics({ config, telemetry }: Deps) {
+export function metrics({ config, telemetry }: Pick<StatusDeps, 'config' | 'telemetry'>) {
   return async (c: Context): Promise<Response> => {
     if (config.metrics_port !== null)
       throw new Problem('not_found', `Metrics are served only on port ${config.metrics_port} (METRICS_PORT).`);
-    if (config.workers > 1)
+    if (config.reuse_port)
       throw new Problem(
         'not_found',
-        'With several workers, metrics are served on a port of their own: set METRICS_PORT.',
+        'With REUSE_PORT each gateway serves its metrics on a port of its own: set METRICS_PORT.',
       );
     if (config.api_keys_file !== null)
       throw new Problem('not_found', 'With API keys, metrics are served on a port of their own: set METRICS_PORT.');
@@ -75,7 +89,7 @@ export function openapi(c: Context): Response {
 
 // GET /usage: the usage of the caller's API key, by day and model.
 
-export function usage({ book, config }: Deps) {
+export function usage({ book, config }: Pick<StatusDeps, 'book' | 'config'>) {
   return async (c: Context): Promise<Response> => {
     const { caller } = c.env;
     if (caller === ANYONE)

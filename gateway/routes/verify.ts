@@ -7,10 +7,13 @@ import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { type FailureCode, type Jwks, LEVELS } from '../../verify/index.ts';
 import { EAR_MEDIA_TYPE } from '../../verify/service.ts';
+import type { Sidecar } from '../attestation/interfaces.ts';
+import type { GatewayConfig } from '../base/config.ts';
 import { errorBody, Problem } from '../base/problem.ts';
-import type { Context, Deps, Middleware } from '../http/context.ts';
+import type { Context, Middleware } from '../http/context.ts';
 import { readBody } from '../http/request.ts';
-import type { Verdict } from '../verifier/verifier.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
+import type { Verdict, Verifier } from '../verifier/verifier.ts';
 import { REPORTS } from './openapi/verification.ts';
 
 const query = z.object({
@@ -42,7 +45,15 @@ const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
   throw new Problem('invalid_request', `${param}: must be ${ALLOWED[param]}.`, { param });
 }) as MiddlewareHandler;
 
-export function verify({ sidecar, config, verifier, telemetry, version }: Deps) {
+interface VerifyDeps {
+  readonly config: GatewayConfig;
+  readonly sidecar: Sidecar;
+  readonly verifier: Verifier;
+  readonly telemetry: Telemetry;
+  readonly version: string;
+}
+
+export function verify({ sidecar, config, verifier, telemetry, version }: VerifyDeps) {
   return async (c: Context): Promise<Response> => {
     const {
       report: form,

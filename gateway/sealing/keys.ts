@@ -1,78 +1,102 @@
 // This process's keys that open sealed requests: derived from seeds, sent to the sidecar, and published once a session names them.
+// Gateways with a store share their seeds at their sidecar, where the first proposal of new ones wins.
 import type { Logger } from 'pino';
 import { where } from '../../node/log.ts';
 import { readStatement } from '../../proto/attestation/statement.ts';
+import type { KeysFrame, SharedKeys } from '../../proto/frames.ts';
 import { isFor, makeKeys, type OpeningKey, type OpeningKeys, type RequestHeader } from '../../sealed/index.ts';
-import { type Admission, createSeeds, type Seed } from './seeds.ts';
-
-/** The source of seeds: this process, or the primary of several workers. */
-export interface SeedSource {
-  /** Calls `changed` with the first seeds and at each change. */
-  start(changed: (seeds: readonly Seed[]) => void): void;
-  named(n: number): void;
-  /** null: the primary did not respond in time. */
-  admit(n: number, enc: Uint8Array): Admission | Promise<Admission | null>;
-}
+import { type Admission, type AdmitOnce, createSeeds, readSeeds, type Seed, writeSeeds } from './seeds.ts';
 
 export interface SealingKeys {
-  /** Begins to make keys. To be called when a sidecar with a processor has connected. */
-  start(): void;
+  /** A sidecar with a processor has connected: sends it the keys. */
+  connected(): void;
+  /** The sidecar sends the keys that gateways share. They replace these. */
+  received(keys: SharedKeys): void;
   /** Takes note of the keys that a new session's statement names. */
   sessionNames(statement: string): void;
   /** The document of the keys that the session's statement names; null while it names none of ours. */
   published(statement: string | null): Uint8Array | null;
-  /** Resolves when there are keys, and at the latest after `wait_ms`: a worker that has just started does not have them yet. */
+  /** Resolves when there are keys, and at the latest after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /** null: no key has the header's identifier and algorithms. */
   find(header: RequestHeader): FoundKey | null;
-  /** Whether a request may be opened, by its encapsulated key; null: the primary did not respond in time. */
-  admit(found: FoundKey, enc: Uint8Array): Admission | Promise<Admission | null>;
+  /** Whether a request may be opened, by its encapsulated key. @throws {Problem} store_unavailable */
+  admit(found: FoundKey, enc: Uint8Array): Promise<Admission>;
 }
 
 export interface FoundKey {
-  readonly n: number;
+  /** Of the seed. */
+  readonly id: number;
   readonly key: OpeningKey;
 }
 
 interface KeySet extends OpeningKeys {
-  readonly n: number;
+  /** Of the seed. */
+  readonly id: number;
   /** The document in base64. */
   readonly hpke: string;
 }
 
-/** `tell` sends the documents of all keys to the sidecar, that of the next session first. */
+/** @param admitOnce null: this gateway has no store and shares no keys. @param tell sends the keys to the sidecar. */
 export function createSealingKeys(
-  source: SeedSource,
-  tell: (hpke: readonly string[]) => void,
+  admitOnce: AdmitOnce | null,
+  tell: (frame: KeysFrame) => void,
   log: Logger,
 ): SealingKeys {
+  const seeds = createSeeds((list) => run(admitOnce === null ? replace(list) : propose(list)));
   let keySets: readonly KeySet[] = [];
-  let started = false;
+  const made = new Map<number, Promise<KeySet>>();
+  /** The version of the shared seeds. */
+  let version: number | null = null;
   const waiting = new Set<() => void>();
-  /** The newest seeds. They may change in the milliseconds that it takes to make their keys. */
-  let newest: readonly Seed[] = [];
   let lastRead: { readonly statement: string; readonly hpke: string | null } | null = null;
 
-  async function change(seeds: readonly Seed[]): Promise<void> {
-    newest = seeds;
-    const known = new Map(keySets.map((one) => [one.n, one]));
-    const next = await Promise.all(seeds.map((seed) => known.get(seed.n) ?? make(seed)));
-    if (newest !== seeds) return;
+  const run = (changing: Promise<void>) =>
+    void changing.catch((error: unknown) => log.error(where(error), 'no keys for sealed requests'));
+
+  /** Keys are made in milliseconds, in which the seeds may change. */
+  function keysOf(list: readonly Seed[]): Promise<KeySet[]> {
+    return Promise.all(
+      list.map((seed) => {
+        const keys = made.get(seed.id) ?? make(seed);
+        made.set(seed.id, keys);
+        return keys;
+      }),
+    );
+  }
+
+  async function make({ id, first_id, secrets }: Seed): Promise<KeySet> {
+    const keys = await makeKeys(first_id, secrets);
+    return { id, ...keys, hpke: Buffer.from(keys.document).toString('base64') };
+  }
+
+  /** Uses the seeds from now on. */
+  async function use(list: readonly Seed[]): Promise<void> {
+    seeds.set(list);
+    const next = await keysOf(list);
+    if (seeds.current !== list) return;
     keySets = next;
+    for (const id of [...made.keys()]) if (!list.some((seed) => seed.id === id)) made.delete(id);
     for (const wake of waiting) wake();
-    tell(next.map(({ hpke }) => hpke));
-    // The session may be older than these keys: a worker's first session may precede the primary's seeds.
+    // The session may be older than these keys.
     if (lastRead?.hpke != null) reportNamed(lastRead.hpke);
   }
 
-  async function make({ n, first_id, secrets }: Seed): Promise<KeySet> {
-    const keys = await makeKeys(first_id, secrets);
-    return { n, ...keys, hpke: Buffer.from(keys.document).toString('base64') };
+  async function replace(list: readonly Seed[]): Promise<void> {
+    await use(list);
+    if (seeds.current === list) tell({ type: 'keys', hpke: keySets.map(({ hpke }) => hpke), seeds: null, after: null });
+  }
+
+  /** What the sidecar sends back is used: this proposal, or another gateway's that was first. */
+  async function propose(list: readonly Seed[]): Promise<void> {
+    const after = version;
+    const hpke = (await keysOf(list)).map((one) => one.hpke);
+    tell({ type: 'keys', hpke, seeds: writeSeeds(list), after });
   }
 
   function reportNamed(hpke: string): void {
     const named = keySets.find((one) => one.hpke === hpke);
-    if (named !== undefined) source.named(named.n);
+    if (named !== undefined) seeds.named(named.id);
   }
 
   const hpkeOf = (statement: string): string | null => {
@@ -81,12 +105,11 @@ export function createSealingKeys(
   };
 
   return {
-    start() {
-      if (started) return;
-      started = true;
-      source.start((seeds) => {
-        change(seeds).catch((error: unknown) => log.error(where(error), 'no keys for sealed requests'));
-      });
+    connected: () => run(admitOnce === null ? replace(seeds.current) : propose(seeds.current)),
+    received({ n, seeds: text }) {
+      if (admitOnce === null) return;
+      version = n;
+      run((async () => use(readSeeds(text)))());
     },
     sessionNames(statement) {
       const hpke = hpkeOf(statement);
@@ -110,25 +133,16 @@ export function createSealingKeys(
       });
     },
     find(header) {
-      for (const { n, keys } of keySets) {
+      for (const { id, keys } of keySets) {
         const key = keys.find((one) => isFor(header, one));
-        if (key !== undefined) return { n, key };
+        if (key !== undefined) return { id, key };
       }
       return null;
     },
-    admit: ({ n }, enc) => source.admit(n, enc),
-  };
-}
-
-/** Makes the seeds in this process. */
-export function ownSeeds(): SeedSource {
-  let seeds: ReturnType<typeof createSeeds> | null = null;
-  return {
-    start(changed) {
-      seeds = createSeeds(changed);
-      changed(seeds.current);
+    async admit({ id }, enc) {
+      const admission = seeds.admit(id, enc);
+      if (admission !== 'admitted' || admitOnce === null) return admission;
+      return (await admitOnce(enc)) ? 'admitted' : 'replayed';
     },
-    named: (n) => seeds?.named(n),
-    admit: (n, enc) => seeds?.admit(n, enc) ?? 'ended',
   };
 }

@@ -5,7 +5,7 @@ import { prettyLine } from '../../node/log.ts';
 
 /** Lines are buffered for this time, or up to FLUSH_LENGTH: one write for each line would cost more than the line. */
 const FLUSH_MS = 100;
-/** A write of this length to a pipe is atomic (PIPE_BUF). In longer writes the lines of several workers could mix. */
+/** A write of this length to a pipe is atomic (PIPE_BUF). In longer writes the lines of several processes could mix. */
 const FLUSH_LENGTH = 4096;
 /** Limit for chunks that wait for a slow reader: 4 MiB. */
 const MAX_CHUNKS = 1024;

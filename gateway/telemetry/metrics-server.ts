@@ -5,7 +5,6 @@ import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import { createOwnHosts, withoutQuery } from '../base/target.ts';
 
-/** The metrics of one process, or of all workers together. */
 interface MetricsSource {
   /** The Prometheus text. */
   text(): Promise<string>;

@@ -39,8 +39,7 @@ export interface AuditEntry {
 
 export interface AuditLog {
   add(entry: AuditEntry): void;
-  /** With several workers, the primary keeps the log. undefined: it did not respond. */
-  state(): AuditState | undefined | Promise<AuditState | undefined>;
+  state(): AuditState;
   /** Writes the waiting lines. */
   close(): void;
 }

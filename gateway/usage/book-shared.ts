@@ -1,7 +1,7 @@
 // Keeps usage in Valkey or Redis, so that all gateways count together. Usage is written once a second; a failed write is repeated.
 import { randomUUID } from 'node:crypto';
 import { Problem } from '../base/problem.ts';
-import type { Connection } from '../cluster/store-connection.ts';
+import type { Connection } from '../base/store-connection.ts';
 import { AMOUNTS, type Amounts, dayOf, firstDay, NOTHING, sum, type UsageBook, type UsageRecord } from './usage.ts';
 
 const FLUSH_MS = 1_000;

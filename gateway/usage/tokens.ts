@@ -1,10 +1,9 @@
 // Reads the token counts of a response from the backend's body: of a whole answer from its member `usage`, of a stream from each event
 // that has one.
 import { isObject, topLevelMembers } from '../../proto/json.ts';
+import { EventScanner } from '../../proto/stream/sse.ts';
 import { ChunkBuffer, EMPTY, MANY_BYTES } from '../base/bytes.ts';
 
-const LF = 0x0a;
-const CR = 0x0d;
 const DATA = 'data:';
 const USAGE = '"usage"';
 
@@ -34,8 +33,7 @@ export class TokenReader {
   #bytes = 0;
   /** Bytes that may be kept. A small answer or line always is. */
   #held_bytes = MANY_BYTES;
-  #lastByte = 0;
-  #events = 0;
+  readonly #scanner = new EventScanner();
   #counts: Counts = {};
 
   constructor(stream: boolean, max_bytes: number, hold: Hold = () => true) {
@@ -46,16 +44,8 @@ export class TokenReader {
 
   add(chunk: Buffer): void {
     if (!this.#stream) return this.#keep(chunk);
-    let from = 0;
-    for (let at = 0; at < chunk.length; at++) {
-      const byte = chunk[at];
-      if (byte !== LF && byte !== CR) continue;
-      const isCrLf = byte === LF && (at === 0 ? this.#lastByte : chunk[at - 1]) === CR;
-      if (!isCrLf) this.#endLine(chunk.subarray(from, at));
-      from = at + 1;
-    }
-    if (from < chunk.length) this.#keep(Buffer.from(chunk.subarray(from)));
-    this.#lastByte = chunk.at(-1) ?? this.#lastByte;
+    const rest = this.#scanner.scan(chunk, (from, to) => this.#endLine(chunk.subarray(from, to)));
+    if (rest < chunk.length) this.#keep(Buffer.from(chunk.subarray(rest)));
   }
 
   #keep(bytes: Buffer): void {
@@ -72,10 +62,8 @@ export class TokenReader {
     return true;
   }
 
-  /** An empty line ends an event. */
   #endLine(rest: Buffer): void {
-    if (this.#bytes === 0 && rest.length === 0) this.#events++;
-    else if (this.#bytes === 0) this.#readLine(rest);
+    if (this.#bytes === 0) this.#readLine(rest);
     else {
       this.#keep(rest);
       this.#readLine(this.#kept.whole());
@@ -101,7 +89,7 @@ export class TokenReader {
       );
     else if (this.#bytes > 0) this.#endLine(EMPTY);
     this.#kept = new ChunkBuffer();
-    return tokensOf(this.#counts, this.#stream ? this.#events : null);
+    return tokensOf(this.#counts, this.#stream ? this.#scanner.events : null);
   }
 }
 

@@ -20,7 +20,7 @@ export interface UsageRecord {
   readonly amounts: Amounts;
 }
 
-/** Keeps usage: in memory, in the primary of several workers, or in a store that several gateways share. */
+/** Keeps usage: in memory, or in a store that several gateways share. */
 export interface UsageBook {
   add(key: string, model: string, amounts: Amounts): void;
   /** The last {@link DAYS} days, the oldest first. @throws {Problem} store_unavailable */

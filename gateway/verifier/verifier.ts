@@ -166,23 +166,10 @@ const QUICK_MARKS = 10_000;
 /** Memory for the rest of a body is reserved for this long after each chunk. */
 const IDLE_MS = 1_000;
 
-/** Name of the permits for slow verifications, which all workers share where they can. */
-export const SLOW_PERMITS = 'verifications';
-
-// The permits for slow verifications.
-
-export const slowPermits = ({ max_verify_concurrent }: Pick<GatewayConfig, 'max_verify_concurrent'>) => ({
-  max_permits: 1,
-  max_waiting: max_verify_concurrent,
-});
-
 /** Quick verifications have a thread of their own, so that slow ones do not delay them. */
-export function createVerifier(
-  options: VerifierSettings,
-  permits: Permits = createPermits(slowPermits(options)),
-): Verifier {
-  const { rim_url, ocsp_url, verify_timeout_ms } = options;
-  const { max_waiting, quick_bytes, slow_bytes, quick_heap_mb, slow_heap_mb } = verifierBounds(options);
+export function createVerifier(options: VerifierSettings): Verifier {
+  const { rim_url, ocsp_url, verify_timeout_ms, max_verify_concurrent: max_waiting } = options;
+  const { quick_bytes, slow_bytes, quick_heap_mb, slow_heap_mb } = verifierBounds(options);
   const worker = { rim_url, ocsp_url, verify_timeout_ms };
   const quick = new VerifierQueue({
     worker,
@@ -196,7 +183,7 @@ export function createVerifier(
     worker,
     max_heap_mb: slow_heap_mb,
     max_bytes: slow_bytes,
-    permits,
+    permits: createPermits({ max_permits: 1, max_waiting }),
     per_address: { max_permits: 1, max_waiting },
     ends_after_each: true,
   });

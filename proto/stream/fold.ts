@@ -13,7 +13,6 @@ import {
   stringifyKeepingNumbers,
 } from '../kept-numbers.ts';
 import { byIndex, indexOf, isIndex, type Join, order, put, type Unordered } from './indexed-list.ts';
-import { type JsonPart, partsOf } from './json-parts.ts';
 
 /** The payloads of a stream do not fold. The message never quotes them. */
 export class FoldError extends Error {
@@ -336,11 +335,6 @@ export class Fold {
   /** The JSON text of the folded completion. @throws {FoldError} */
   text(): string {
     return stringifyKeepingNumbers(this.#finished());
-  }
-
-  /** The same text in parts, each of which is made quickly. Serializing a large completion at once takes milliseconds. */
-  *parts(): Generator<JsonPart> {
-    yield* partsOf(this.#finished());
   }
 
   #finished(): JsonObject {

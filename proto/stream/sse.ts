@@ -187,6 +187,53 @@ export class NamedEventReader extends EventReader<NamedEvent> {
   }
 }
 
+/**
+ * Finds the ends of lines and events in a stream of any form, which nobody attests (HTML Living Standard §9.2.6): a line ends in LF, CR LF
+ * or CR, and an empty line ends an event.
+ */
+export class EventScanner {
+  #last = 0;
+  #line_bytes = 0;
+  #inEvent = false;
+  #events = 0;
+
+  /** Number of events so far that have ended. */
+  get events(): number {
+    return this.#events;
+  }
+
+  /** Whether the stream is at its start or directly after an event. */
+  get betweenEvents(): boolean {
+    return !this.#inEvent && this.#line_bytes === 0;
+  }
+
+  /** Calls `line` with the offsets of the part in `bytes` of each line that ends there. Returns the offset after the last of them. */
+  scan(bytes: Uint8Array, line: (from: number, to: number) => void = () => {}): number {
+    let from = 0;
+    for (let at = 0; at < bytes.length; at++) {
+      const byte = bytes[at];
+      if (byte !== LF && byte !== CR) continue;
+      const isCrLf = byte === LF && (at === 0 ? this.#last : bytes[at - 1]) === CR;
+      if (!isCrLf) {
+        this.#endLine(at - from);
+        line(from, at);
+      }
+      from = at + 1;
+    }
+    this.#line_bytes += bytes.length - from;
+    this.#last = bytes.at(-1) ?? this.#last;
+    return from;
+  }
+
+  /** `bytes`: those of the line in this chunk. */
+  #endLine(bytes: number): void {
+    const isEmpty = this.#line_bytes + bytes === 0;
+    if (isEmpty && this.#inEvent) this.#events++;
+    this.#inEvent = !isEmpty;
+    this.#line_bytes = 0;
+  }
+}
+
 /** Returns all events of a whole stream. @throws {SseError} */
 export function readEvents(stream: Uint8Array, max_event_bytes: number): NamedEvent[] {
   const reader = new NamedEventReader(max_event_bytes);

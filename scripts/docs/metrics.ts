@@ -1,6 +1,7 @@
 // docs/metrics.md: every metric with its labels and meaning, from the registry that counts them.
 import { Registry } from 'prom-client';
-import { createMetrics, registerBackends, registerGauges } from '../../gateway/telemetry/metrics.ts';
+import { registerBackends, registerGauges } from '../../gateway/gauges.ts';
+import { createMetrics } from '../../gateway/telemetry/metrics.ts';
 import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
 import { createAccounting, MAX_KEY_LABELS } from '../../gateway/usage/accounting.ts';
 

@@ -11,9 +11,11 @@ import {
   type BatchLeaf,
   type Failed,
   type FromSidecar,
+  type KeysFrame,
   MAX_FAILED_MESSAGE,
   type Phases,
   PROTOCOL,
+  type SharedKeys,
   splitBinaryFrame,
   type ToSidecar,
   toSidecarSchema,
@@ -42,6 +44,7 @@ interface ConnectionDeps {
   readonly scheduler: Scheduler;
   /** null: no processor signs. */
   readonly sessions: Sessions | null;
+  readonly onKeys: (frame: KeysFrame) => void;
   readonly onResult: (result: Result) => void;
   /** Called with an error of an unknown type, for the log. */
   readonly onUnexpected: (error: unknown) => void;
@@ -53,6 +56,7 @@ export interface GatewayConnection {
   sendStatus(): void;
   /** Sends the session whose key signs responses from now on. */
   sendSession(): void;
+  sendKeys(keys: SharedKeys): void;
   /** Takes no new requests from now on. Resolves when every earlier one has its result. */
   drain(): Promise<void>;
 }
@@ -154,7 +158,7 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null) return fail(null, 'invalid_frame', 'the frame is not one of the protocol');
     if (frame.type === 'status') return sendStatus();
-    if (frame.type === 'keys') return sessions?.setKeys(frame.hpke);
+    if (frame.type === 'keys') return deps.onKeys(frame);
     if (frame.type === 'cancel') return requests.get(frame.id)?.abort(new Error('cancelled'));
     if (requests.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
     if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
@@ -170,6 +174,7 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
   return {
     sendStatus,
     sendSession,
+    sendKeys: send,
     drain() {
       return new Promise((resolve) => {
         drained = resolve;

@@ -1,4 +1,5 @@
 // The sidecar's server: WebSocket over a Unix socket, one connection a gateway.
+import { randomInt } from 'node:crypto';
 import { chmodSync, lstatSync, mkdirSync, unlinkSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { connect, type ListenOptions } from 'node:net';
@@ -7,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { prettyLine, where } from '../../node/log.ts';
-import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { HEALTH_PATH, type KeysFrame, MAX_FRAME_BYTES, type SharedKeys } from '../../proto/frames.ts';
 import type { Attester, AttesterError } from '../common/attester.ts';
 import { createSessions, type SessionsOptions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
@@ -141,7 +142,7 @@ interface ServerOptions {
   readonly cpu?: Pick<SessionsOptions, 'collector' | 'required' | 'launch' | 'life_s'> | null;
 }
 
-/** Concurrent connections: one for each worker of a gateway (up to 64), and health checks. */
+/** Concurrent connections: gateways and health checks. */
 const MAX_CONNECTIONS = 256;
 /** How long the start waits for a required first session. After that, gateways are told why nothing is attested. */
 const FIRST_SESSION_MS = 10_000;
@@ -186,6 +187,18 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
             failure = message;
           },
         });
+  /** The gateways that share their keys for sealed prompts. */
+  const sharing = new Set<GatewayConnection>();
+  let shared: SharedKeys | null = null;
+  /** The first proposal after the current version wins. A random first number is no other sidecar's, which gateways may still name. */
+  function receiveKeys(connection: GatewayConnection, { hpke, seeds, after }: KeysFrame): void {
+    if (seeds === null) return sessions?.setKeys(hpke);
+    sharing.add(connection);
+    if (shared !== null && shared.n !== after) return connection.sendKeys(shared);
+    shared = { type: 'keys', n: (shared?.n ?? randomInt(2 ** 32)) + 1, seeds };
+    sessions?.setKeys(hpke);
+    for (const one of sharing) one.sendKeys(shared);
+  }
   let announced = attester.devices;
   let attested_total = 0;
   let failed_total = 0;
@@ -201,10 +214,11 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     ws.on('error', () => ws.terminate());
     if (sockets.clients.size > MAX_CONNECTIONS) return ws.close(1013, 'too many gateways');
     log[level]({ sessions: sockets.clients.size }, 'gateway connected');
-    const connection = serveConnection(ws, socket, {
+    const connection: GatewayConnection = serveConnection(ws, socket, {
       attester,
       scheduler,
       sessions,
+      onKeys: (frame) => receiveKeys(connection, frame),
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
       onResult(result) {
@@ -216,6 +230,8 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     connections.add(connection);
     ws.on('close', () => {
       connections.delete(connection);
+      // Their seeds do not outlive them.
+      if (sharing.delete(connection) && sharing.size === 0) shared = null;
       log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });

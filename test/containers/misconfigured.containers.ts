@@ -22,7 +22,7 @@ describe.skipIf('missing' in made)('a setting that is wrong', () => {
 
   it.each([
     ['demo-gateway', { MAX_BODY_BYTES: 'lots' }, 'MAX_BODY_BYTES'],
-    ['demo-gateway', { WORKERS: '65' }, 'WORKERS'],
+    ['demo-gateway', { SEALED: 'maybe' }, 'SEALED'],
     ['demo-sidecar', { SIMULATED_COLLECTION_MS: 'fast' }, 'SIMULATED_COLLECTION_MS'],
     ['demo-sidecar', { CPU_EVIDENCE: 'maybe' }, 'CPU_EVIDENCE'],
     ['ready', { READY_WAIT_S: 'soon' }, 'READY_WAIT_S'],

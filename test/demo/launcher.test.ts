@@ -111,7 +111,7 @@ describe('npm start', () => {
 
   it('lets running answers end, with their proof, for as long as the gateway may take', async () => {
     const backend = await startBackend();
-    launcher = start({ BACKEND_URL: backend.url, WORKERS: '2' });
+    launcher = start({ BACKEND_URL: backend.url });
     await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
     backend.script = chatStream(Array(75).fill('word '), 100);
     const asked = [false, true].map((tee) => chat(`http://127.0.0.1:${port}`, { ...CHAT, stream: true, tee }));
@@ -140,7 +140,7 @@ describe('npm start', () => {
 
   it('ends at once on a second signal', async () => {
     const backend = await startBackend();
-    launcher = start({ BACKEND_URL: backend.url, WORKERS: '2' });
+    launcher = start({ BACKEND_URL: backend.url });
     await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
     backend.script = chatStream(Array(200).fill('word '), 100);
     const asked = chat(`http://127.0.0.1:${port}`, { ...CHAT, stream: true }).catch(() => null);

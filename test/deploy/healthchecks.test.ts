@@ -42,15 +42,15 @@ describe("the sidecar's health check", () => {
     expect(await check(sidecar.socket)).toEqual([0, 'simulated: ready']);
   });
 
-  it('passes beside as many gateways as WORKERS may be', async () => {
+  it('passes beside 64 gateways', async () => {
     const sidecar = await startSidecar(folder);
     ends.push(() => sidecar.close());
     const options = { attest_timeout_ms: 1_000, allow_simulated: true, ...UNCHECKED };
-    const workers = Array.from({ length: 64 }, () => createSidecar({ sidecar_socket: sidecar.socket, ...options }));
+    const gateways = Array.from({ length: 64 }, () => createSidecar({ sidecar_socket: sidecar.socket, ...options }));
     ends.push(() => {
-      for (const one of workers) one.close();
+      for (const one of gateways) one.close();
     });
-    await Promise.all(workers.map((one) => one.ready(5_000)));
+    await Promise.all(gateways.map((one) => one.ready(5_000)));
     expect(await check(sidecar.socket)).toEqual([0, 'simulated: ready']);
   });
 

@@ -17,7 +17,7 @@ export function costOf(pid: number): Cost {
 }
 
 /** The processes that a process started. */
-export function childrenOf(pid: number): number[] {
+function childrenOf(pid: number): number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
   return text === '' ? [] : text.split(' ').map(Number);
 }

@@ -106,11 +106,9 @@ export class Fault {
   async #back(): Promise<Cost> {
     const stage = this.#stage;
     const { descriptors, rss_mib } = this.#before;
-    if (stage.hasGauges) {
-      await eventually(async () => (await stage.gauge('countersign_signing_queue_depth')) === 0, BACK_MS);
-      // The one that asks.
-      await eventually(async () => (await stage.gauge('http_server_active_requests')) <= 1, BACK_MS);
-    }
+    await eventually(async () => (await stage.gauge('countersign_signing_queue_depth')) === 0, BACK_MS);
+    // The one that asks.
+    await eventually(async () => (await stage.gauge('http_server_active_requests')) <= 1, BACK_MS);
     let cost = stage.cost;
     const closed = () => {
       cost = stage.cost;

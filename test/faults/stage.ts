@@ -6,7 +6,7 @@ import { ask } from '../support/client.ts';
 import { type Bounds, type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
 import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
 import { type RunningProcess, startProcess } from '../support/process.ts';
-import { type Cost, childrenOf, costOf } from './cost.ts';
+import { type Cost, costOf } from './cost.ts';
 import { echo, sleep } from './words.ts';
 
 const START_MS = 30_000;
@@ -133,11 +133,6 @@ export class Stage {
     } catch {
       return 'unreachable';
     }
-  }
-
-  /** Several workers answer /metrics each for itself. */
-  get hasGauges(): boolean {
-    return childrenOf(this.gateway.child.pid as number).length === 0;
   }
 
   /** A gauge of /metrics; its labels count as part of its name. */

@@ -1,11 +1,9 @@
-// The gateway told to stop, and killed: alone, and with workers.
+// The gateway told to stop, and killed.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, it, type TestContext } from 'vitest';
 import { eventually } from '../support/harness.ts';
-import { childrenOf } from './cost.ts';
 import { Fault, NOTHING_LOST, STREAMS } from './fault.ts';
 import { Stage, type StageOptions } from './stage.ts';
-import { sleep } from './words.ts';
 
 let stage: Stage;
 afterEach(() => stage?.close());
@@ -65,30 +63,5 @@ describe('a gateway with a hundred open tee streams', () => {
       'deltas, then cut': STREAMS,
       'no tee: deltas, then cut': 20,
     });
-  });
-});
-
-describe('a gateway of two workers', () => {
-  it('one of them killed: the other one’s streams end with their proof, and a new one serves', async (context) => {
-    const fault = await underStreams(context, 500, { gateway: { WORKERS: '2' } });
-    const primary = stage.gateway.child.pid as number;
-    const [first, second] = childrenOf(primary);
-    expect(second).toBeDefined();
-    process.kill(first as number, 'SIGKILL');
-    const saw = await fault.all();
-    await eventually(() => childrenOf(primary).length === 2 && !childrenOf(primary).includes(first as number), 20_000);
-    await sleep(2_000);
-    await fault.end('WORKERS=2, one worker killed');
-    const cut = saw['deltas, then cut'] ?? 0;
-    expect(cut).toBeGreaterThan(0);
-    expect(saw['stop with its proof']).toBe(STREAMS - cut);
-    expect(saw['stop with its proof']).toBeGreaterThan(0);
-  });
-
-  it('told to stop: every stream ends with its proof, then all end', async (context) => {
-    const fault = await underStreams(context, 300, { gateway: { WORKERS: '2' } });
-    stage.gateway.child.kill('SIGTERM');
-    expect(await fault.end('WORKERS=2, told to stop', 'has ended')).toEqual(NOTHING_LOST);
-    expect(await stage.gateway.exited).toEqual({ code: 0, signal: null });
   });
 });

@@ -31,13 +31,15 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/backend/{backends,backends-file,replica}.ts':
     "an operator's file of 1 MiB at most, whose turn it is, and who is up",
   'gateway/backend/client.ts': 'undici reads; its heads and times are looked at once',
-  'gateway/cluster/*.ts': 'messages of our own processes, and the connection to a server that keeps our own values',
+  'gateway/base/{backoff,bounds}.ts': 'they compute numbers',
+  'gateway/base/config.ts': "an operator's settings",
+  'gateway/base/store-connection.ts': 'the connection to a server that keeps our own values',
   'gateway/http/{context,middleware,outgoing}.ts': 'they count requests and hand them on',
   'gateway/http/document.ts': 'our own documents; two headers are looked at once',
   'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
   'gateway/keys/followed-files.ts': "hands on an operator's files",
-  'gateway/limits/{backoff,bounds,concurrency,memory}.ts':
+  'gateway/limits/{concurrency,memory}.ts':
     "they count, by keys and addresses of bounded length; the machine's own limits",
   'gateway/limits/permits.ts': 'counts requests',
   'gateway/verifier/shares.ts': 'counts bytes',

@@ -7,7 +7,6 @@ import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
 import { byText, parseKeepingNumbers, stringifyKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { Fold, foldPayloads, parseChunk } from '../../proto/stream/fold.ts';
-import { joined } from '../../proto/stream/json-parts.ts';
 import { recordEvents } from '../../proto/stream/record-events.ts';
 import { NamedEventReader, PayloadReader, writeEvents, writeNamedEvent } from '../../proto/stream/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
@@ -165,7 +164,7 @@ const ofProto: readonly Reader[] = [
     (payloads) => {
       const fold = new Fold(null);
       for (const payload of payloads) if (payload.startsWith('{')) fold.add(parseChunk(payload));
-      return fold.text() === joined([...fold.parts()]);
+      return fold.text();
     },
   ),
   reader('proto/stream/fold: a chunk of one kind', ['JSON'], ({ text }) =>

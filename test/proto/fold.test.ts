@@ -1,12 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Fold, FoldError, foldPayloads, parseChunk } from '../../proto/stream/fold.ts';
-import { joined } from '../../proto/stream/json-parts.ts';
 
 const base = { id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm' };
 const chunk = (choice: object, more: object = {}) =>
   JSON.stringify({ ...base, ...more, choices: [{ index: 0, ...choice }] });
-const quoted = (text: string) => JSON.stringify(text);
 const fold = (...payloads: string[]) => JSON.parse(foldPayloads(payloads, 3));
 
 describe('fold', () => {
@@ -144,32 +142,6 @@ describe('fold', () => {
     const started = performance.now();
     foldPayloads([JSON.stringify({ object: 'text_completion', choices })], choices.length);
     expect(performance.now() - started).toBeLessThan(2_000);
-  });
-
-  it('is written in pieces as it is at once', () => {
-    const scalar = fc.oneof(fc.constantFrom('1.0', '-0', '1e-05', 'null', 'true', '{}', '[]'), fc.string().map(quoted));
-    const long = fc.constantFrom('é', '"', '😀', '\ud83d', 'x\n').map((one) => quoted(one.repeat(70_000)));
-    const item = fc.oneof({ weight: 9, arbitrary: scalar }, long);
-    const items = fc
-      .tuple(item, fc.constantFrom(0, 1, 2, 127, 128, 129, 300))
-      .map(([one, n]) =>
-        one.length > 1_000 ? `[${one},[${one}]]` : `[${Array(n).fill(`{"index":0.5,"a":[${one}]}`)}]`,
-      );
-    const bag = fc
-      .uniqueArray(fc.tuple(fc.string(), fc.oneof(item, items)), { selector: ([name]) => name })
-      .map((members) => `{${members.map(([name, value]) => `${quoted(name)}:${value}`)}}`);
-    fc.assert(
-      fc.property(bag, fc.oneof(item, items), (one, other) => {
-        const folded = new Fold();
-        for (const [i, x] of [one, other].entries())
-          folded.add(
-            parseChunk(`{"object":"text_completion","x${i}":${x},"choices":[{"index":0,"text":"a","y${i}":${x}}]}`),
-          );
-        const pieces = [...folded.parts()];
-        expect(joined(pieces) === folded.text()).toBe(true);
-      }),
-      { numRuns: 60 },
-    );
   });
 
   it('merges by index whichever item grows, what has no index standing where it was appended', () => {

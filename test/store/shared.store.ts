@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { openConnection } from '../../gateway/cluster/store-connection.ts';
+import { openConnection } from '../../gateway/base/store-connection.ts';
 import { expectError } from '../gateway/expect-error.ts';
 import { bearer, holdResponses, type Stage, startStage } from '../gateway/limits/limits-stage.ts';
 import { chatAnswer, chatStream } from '../support/backend.ts';

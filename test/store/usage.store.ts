@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openConnection } from '../../gateway/cluster/store-connection.ts';
+import { openConnection } from '../../gateway/base/store-connection.ts';
 import { createSharedBook } from '../../gateway/usage/book-shared.ts';
 import { expectError } from '../gateway/expect-error.ts';
 import { bearer, type Stage, startStage } from '../gateway/limits/limits-stage.ts';

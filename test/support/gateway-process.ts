@@ -15,8 +15,8 @@ export interface GatewayProcess extends RunningProcess {
   /** Its log lines so far. */
   lines(): Record<string, unknown>[];
   /**
-   * Ends it after a test. @throws when it does not serve any more, on a new connection, although nobody has told it to end; or when it, or
-   * one of its workers, has ended by an error that nothing caught
+   * Ends it after a test. @throws when it does not serve any more, on a new connection, although nobody has told it to end; or when it
+   * has ended by an error that nothing caught
    */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
@@ -38,7 +38,7 @@ export interface Bounds {
   readonly descriptors: number;
 }
 
-/** Starts it, and waits until each of its workers listens. @throws when one does not within 20 s. */
+/** Starts it, and waits until it listens. @throws when it does not within 20 s. */
 export async function startGatewayProcess(
   env: Record<string, string>,
   { cwd = ROOT, log = null, flags = [], bounds }: GatewayProcessOptions = {},
@@ -53,8 +53,7 @@ export async function startGatewayProcess(
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line) as Record<string, unknown>);
   const listening = () => lines().filter((line) => line.msg === 'listening');
-  const workers = Number(env.WORKERS ?? 1);
-  await eventually(() => listening().length >= workers || started.child.exitCode !== null, 20_000).catch((error) => {
+  await eventually(() => listening().length > 0 || started.child.exitCode !== null, 20_000).catch((error) => {
     started.child.kill('SIGKILL');
     throw error;
   });
@@ -65,8 +64,7 @@ export async function startGatewayProcess(
     const { child, kill } = started;
     const running = () => child.exitCode === null && child.signalCode === null;
     const told = () => lines().some(({ msg }) => msg === 'draining');
-    // Workers that have all ended have successors on another port.
-    const serves = () => healthOn(urlOf(listening().at(-1) ?? line)).catch(() => null);
+    const serves = () => healthOn(url).catch(() => null);
     let served = !running() || told();
     try {
       if (!served) await eventually(async () => (await serves()) !== null || told() || !running(), SERVES_MS);

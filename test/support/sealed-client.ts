@@ -138,3 +138,34 @@ export async function sealedAsk(
   if (outer.status !== 200) throw new Error(`outer status ${outer.status}: ${await textOf(outer)}`);
   return { ...(await open(request, outer.body)), outer };
 }
+
+/** Asks as clients do: on an unknown key they take the current session's, once. Counts how often. */
+export function retryingClient(url: string, body: string) {
+  let key: SealingKey | null = null;
+  const stats = { retries: 0, served: 0, failed: [] as string[] };
+  async function once(): Promise<boolean> {
+    key ??= await currentKey(url);
+    const { request, chunks } = await sealMessage(key, messageOf({ body }));
+    const outer = await post(url, chunks);
+    if (outer.status === 422 && JSON.parse(await textOf(outer)).error.code === 'sealed_key_unknown') {
+      key = null;
+      return false;
+    }
+    if (outer.status !== 200) {
+      stats.failed.push(`${outer.status} ${await textOf(outer)}`);
+      return true;
+    }
+    const { status } = await open(request, outer.body);
+    if (status === 200) stats.served++;
+    else stats.failed.push(`inside ${status}`);
+    return true;
+  }
+  return {
+    stats,
+    async ask(): Promise<void> {
+      if (await once()) return;
+      stats.retries++;
+      if (!(await once())) stats.failed.push('the key is unknown twice');
+    },
+  };
+}

@@ -196,7 +196,7 @@ describe('lines on their way out', () => {
     return writes;
   }
 
-  it('leave in pieces that a pipe takes whole, so that those of several workers stay apart', () => {
+  it('leave in pieces that a pipe takes whole, so that those of several processes stay apart', () => {
     const writes = written(0);
     for (const text of writes) expect([text.length <= 4096, text.at(-1)]).toEqual([true, '\n']);
     const lines = writes.join('').trimEnd().split('\n');

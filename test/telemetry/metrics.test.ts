@@ -193,59 +193,6 @@ describe('the endpoint', () => {
     await moved.close();
   });
 
-  it('adds up what several workers count', async () => {
-    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, ALLOW_SIMULATED: '1' };
-    const gateway = startProcess('gateway/main.ts', [], { ...env, PORT: '0', METRICS_PORT: '0', WORKERS: '2' });
-    const port = (what: string) => new RegExp(`"port":(\\d+)[^\\n]*"msg":"${what}"`).exec(gateway.output())?.[1];
-    const all = () => gateway.output().split('"msg":"listening"').length === 3;
-    await eventually(() => port('metrics') !== undefined && all(), 15_000);
-    const url = `http://127.0.0.1:${port('metrics')}`;
-    for (let i = 0; i < 6; i++) await chat(`http://127.0.0.1:${port('listening')}`, { ...CHAT, tee: true });
-    const count = async (name: string) => (await samples(url)).value(name);
-    await eventually(async () => (await count('countersign_attestation_duration_seconds_count')) === 6);
-    expect(await count('http_server_request_duration_seconds_count')).toBe(6);
-    expect((await samples(url)).value('countersign_sidecar_state', { state: 'connected' })).toBe(2);
-    expect(await count('countersign_build_info')).toBe(1);
-    await gateway.kill('SIGTERM');
-  });
-
-  it('never lowers a counter when a worker ends: the next one goes on from there', async () => {
-    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, ALLOW_SIMULATED: '1' };
-    const gateway = startProcess('gateway/main.ts', [], { ...env, PORT: '0', METRICS_PORT: '0', WORKERS: '2' });
-    const said = (msg: string) =>
-      gateway
-        .output()
-        .split('\n')
-        .filter((line) => line.endsWith(`"msg":"${msg}"}`))
-        .map((line) => JSON.parse(line) as { pid: number; address: { port: number } });
-    const port = (msg: string) => said(msg).at(-1)?.address.port;
-    const both = (times: number) =>
-      eventually(() => said('listening').length === times && said('sidecar').length === times, 60_000);
-    await both(2);
-    const url = `http://127.0.0.1:${port('metrics')}`;
-    const names = ['http_server_request_duration_seconds_count', 'countersign_sidecar_connections_total'];
-    const counts = async () => {
-      const got = await samples(url);
-      return [...names, 'http_server_request_duration_seconds_bucket'].map((name) => got.value(name) ?? 0);
-    };
-    for (let i = 0; i < 8; i++) await chat(`http://127.0.0.1:${port('listening')}`, { ...CHAT, tee: true });
-    await eventually(async () => (await counts())[0] === 8);
-    const before = await counts();
-    for (const { pid } of said('listening')) process.kill(pid, 'SIGKILL');
-    await eventually(() => said('a worker ended').length === 2);
-    const atLeast = (counts: number[]) => counts.map((count, i) => count >= (before[i] as number));
-    expect(atLeast(await counts())).toEqual([true, true, true]);
-    await both(4);
-    // PORT=0, and nobody held the first one meanwhile.
-    await chat(`http://127.0.0.1:${port('listening')}`, CHAT);
-    await eventually(async () => (await counts())[0] === 9);
-    const now = await samples(url);
-    expect(now.value('countersign_sidecar_connections_total')).toBe(4);
-    // What there is now, not what there was.
-    expect(now.value('countersign_sidecar_state', { state: 'connected' })).toBe(2);
-    await gateway.kill('SIGTERM');
-  }, 90_000);
-
   it('has METRICS_PORT to itself', async () => {
     const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, ALLOW_SIMULATED: '1' };
     const gateway = startProcess('gateway/main.ts', [], { ...env, PORT: '0', METRICS_PORT: '0' });

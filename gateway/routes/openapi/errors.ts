@@ -42,7 +42,15 @@ export const CODES = {
     'attestation_unavailable',
     'sealed_required',
   ],
-  sealed: [...ANYWHERE, 'sealed_malformed', 'sealed_stale', 'sealed_replayed', 'sealed_key_unknown', 'overloaded'],
+  sealed: [
+    ...ANYWHERE,
+    'sealed_malformed',
+    'sealed_stale',
+    'sealed_replayed',
+    'sealed_key_unknown',
+    'overloaded',
+    'store_unavailable',
+  ],
   keys: [...ANYWHERE, 'not_found', 'attestation_unavailable'],
 } as const satisfies Readonly<Record<string, readonly ProblemCode[]>>;
 
@@ -256,7 +264,13 @@ export const OWN_EXAMPLES: Partial<
     },
     method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' },
   },
-  sealed: { method_not_allowed: { summary: 'Another method than POST', message: 'Only POST is allowed here.' } },
+  sealed: {
+    method_not_allowed: { summary: 'Another method than POST', message: 'Only POST is allowed here.' },
+    store_unavailable: {
+      summary: 'Whether the request came before cannot be known',
+      message: 'The store that knows which sealed requests came before cannot be reached.',
+    },
+  },
   open: { method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' } },
   page: { method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' } },
 };

@@ -4,8 +4,8 @@ import { attestationSchema, evidenceSchema, sessionSchema } from '../../../proto
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../../proto/openai.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../../verify/index.ts';
 import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../../verify/service.ts';
+import { SIDECAR_STATES } from '../../attestation/interfaces.ts';
 import { CANARY_STATES } from '../../backend/backend.ts';
-import { SIDECAR_STATES } from '../../telemetry/metrics.ts';
 
 const fault = z.strictObject({
   code: z.string().describe('The reason, for programs'),
@@ -80,9 +80,7 @@ export const healthSchema = z.strictObject({
     .describe('The Valkey or Redis that gateways share; null: there is none'),
   audit: z
     .strictObject({
-      status: z
-        .enum(['ok', 'failing', 'unknown'])
-        .describe('Whether lines are written; unknown: the primary did not say'),
+      status: z.enum(['ok', 'failing']).describe('Whether lines are written'),
       code: z.string().optional().describe('The system’s code of the error, where it is failing'),
       lost: z.int().describe('Lines that were lost since the start'),
     })

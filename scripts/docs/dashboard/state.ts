@@ -15,7 +15,7 @@ export const IS_IT_UP: readonly Panel[] = [
     'Sidecars connected',
     'none',
     {
-      text: 'Connections to sidecars, one for each worker of a gateway. Where there is none, requests with tee get a 503; those without are served.',
+      text: 'Connections to sidecars, one for each gateway. Where there is none, requests with tee get a 503; those without are served.',
       alerts: ['CountersignSidecarAway'],
       redBelow: 1,
     },
@@ -66,7 +66,7 @@ export const IS_IT_UP: readonly Panel[] = [
     'Sidecar',
     'none',
     {
-      text: 'The state of the connections to sidecars: how many workers are in each. `refused`: what listens there may not be used.',
+      text: 'The state of the connections to sidecars: how many gateways are in each. `refused`: what listens there may not be used.',
       alerts: ['CountersignSidecarAway', 'CountersignSidecarRefused'],
     },
     by('state', `sum by (state) (countersign_sidecar_state{${JOB}})`),
@@ -84,7 +84,7 @@ export const IS_IT_UP: readonly Panel[] = [
     'Canary',
     'none',
     {
-      text: 'What came of the canary’s last question: how many workers found each state. `unavailable`: the backend did not answer it; `off`: CANARY_INTERVAL_MS is 0.',
+      text: 'What came of the canary’s last question: how many gateways found each state. `unavailable`: the backend did not answer it; `off`: CANARY_INTERVAL_MS is 0.',
       alerts: ['CountersignCanaryWrong'],
     },
     by('state', `sum by (state) (countersign_canary{${JOB}})`),
@@ -93,7 +93,7 @@ export const IS_IT_UP: readonly Panel[] = [
     'Backends',
     'none',
     {
-      text: 'Each backend: 1 up, 0 while a worker of some gateway finds it down.',
+      text: 'Each backend: 1 up, 0 while some gateway finds it down.',
       empty: SEVERAL,
     },
     by('backend', `min by (backend) (countersign_backend_up{${JOB}})`),
@@ -155,7 +155,7 @@ export const PROCESS: readonly Panel[] = [
   panel(
     'Processor',
     'percentunit',
-    { text: 'Of one core; a gateway with workers uses several.' },
+    { text: 'Of one core, which is what a gateway uses at most.' },
     by('instance', rate('process_cpu_seconds_total', 'instance')),
   ),
   panel(
@@ -169,7 +169,7 @@ export const PROCESS: readonly Panel[] = [
     'Event loop, p99',
     's',
     {
-      text: 'The event loop is looked at every 0.1 s: what is above that is lateness. A gateway that is late needs more processor time, or WORKERS.',
+      text: 'The event loop is looked at every 0.1 s: what is above that is lateness. A gateway that is late needs more processor time, or a second gateway.',
       alerts: ['CountersignEventLoopLag'],
     },
     gauge('nodejs_eventloop_lag_p99_seconds'),

@@ -13,10 +13,3 @@ function composeBounds(): { memory_bytes: number; descriptors: number } {
 }
 
 export const COMPOSE = composeBounds();
-
-/** What it says that several workers need, and gives one. */
-export function memoryFor(workers: number): number {
-  const file = readFileSync(new URL('../../../compose.yaml', import.meta.url), 'utf8');
-  const gib = new RegExp(`(\\d+)g for WORKERS=${workers}\\b`).exec(file)?.[1];
-  return gib === undefined ? COMPOSE.memory_bytes : Number(gib) * GiB;
-}

@@ -1,6 +1,6 @@
 // One key that announces requests and sends none of them: a place is for a request that is here, and others have theirs.
 import { describe, expect, it } from 'vitest';
-import { AttackStage, expectUnharmed, WORKERS } from './stage.ts';
+import { AttackStage, expectUnharmed } from './stage.ts';
 
 const HEADS = 4_096;
 /** Long before REQUEST_TIMEOUT_MS lets go of them. */
@@ -9,16 +9,16 @@ const MS = 20_000;
 /** The line of connections before the server is another attack's. */
 const peaceful = { probe_connections: 'kept' } as const;
 
-describe.for(WORKERS)('with %i worker(s)', (workers) => {
+describe('a gateway', () => {
   it('4,096 heads without bodies from a key that may have all of them', async (context) => {
-    const stage = await AttackStage.start(context, { workers, peaceful, gateway: { MAX_CONCURRENT_PER_KEY: '0' } });
+    const stage = await AttackStage.start(context, { peaceful, gateway: { MAX_CONCURRENT_PER_KEY: '0' } });
     const seen = await stage.under('heads.ts', { heads: HEADS }, MS);
     expectUnharmed(seen);
     expect(seen.attack).toEqual({ heads: HEADS, answers: {} });
   });
 
   it('4,096 heads without bodies from a key with its half: the other half of them is refused', async (context) => {
-    const stage = await AttackStage.start(context, { workers, peaceful });
+    const stage = await AttackStage.start(context, { peaceful });
     const seen = await stage.under('heads.ts', { heads: HEADS }, MS);
     expectUnharmed(seen);
     const { heads, answers } = seen.attack as { heads: number; answers: Record<string, number> };

@@ -8,7 +8,7 @@ export interface PeacefulOptions {
   readonly key: string;
   /** Requests with tee. */
   readonly tee: boolean;
-  /** Whether chat has connections that it keeps, a few for each worker, or a new one for each request. */
+  /** Whether chat has connections that it keeps, a few, or a new one for each request. */
   readonly connections: 'kept' | 'new';
   /** The same for the probe. */
   readonly probe_connections: 'kept' | 'new';

@@ -1,8 +1,7 @@
-// What an attack happens to: a gateway in a container's own bounds, with one worker or several, and a client that means well.
+// What an attack happens to: a gateway in a container's own bounds, and a client that means well.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -11,15 +10,13 @@ import { chatAnswer } from '../../support/backend.ts';
 import { ask } from '../../support/client.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { Stage } from '../stage.ts';
-import { COMPOSE, memoryFor } from './compose.ts';
+import { COMPOSE } from './compose.ts';
 import { createMemoryGroup, type MemoryGroup } from './memory-group.ts';
 import type { PeacefulOptions, Times } from './peaceful.ts';
 
 /** The API keys that there are: the peaceful client's, and the attacker's. */
 export const PEACEFUL_KEY = 'a-peaceful-key-of-at-least-32-characters';
 export const ATTACKERS_KEY = 'an-attackers-key-of-at-least-32-characters';
-
-export const WORKERS = [1, 2, 4] as const;
 
 /** `ATTACK_ELSEWHERE=1` attacks another gateway, and measures one that is left in peace: what sharing the machine's cores with an attack costs. */
 const ELSEWHERE = process.env.ATTACK_ELSEWHERE === '1';
@@ -29,15 +26,13 @@ const WARM_MS = 2_000;
 /** A machine with two cores that others use too: below this a p99 says nothing about the gateway. */
 const FLOOR_MS = 750;
 const TIMES_PEACE = 5;
-/** With a core for each worker. Where they share one, each has a part of it. */
 const HEALTH_LIMIT_MS = 1_000;
 const PEACEFUL_CLIENTS = 4;
 
 export interface AttackStageOptions {
-  readonly workers: number;
   readonly gateway?: Record<string, string>;
   readonly sidecar?: Record<string, string>;
-  /** By default what compose.yaml gives the gateway, or says that so many workers need. */
+  /** By default what compose.yaml gives the gateway. */
   readonly memory_bytes?: number;
   readonly descriptors?: number;
   readonly peaceful?: Partial<PeacefulOptions>;
@@ -48,8 +43,6 @@ export interface Seen {
   readonly attacked: Times;
   /** Processes of the gateway that the kernel has killed. */
   readonly killed: number;
-  /** Workers that ended, whatever ended them. */
-  readonly workers_ended: number;
   readonly alive: boolean;
   readonly peak_bytes: number;
   /** What the attack's process says of itself; undefined where it did not end well. */
@@ -79,8 +72,8 @@ export class AttackStage {
   }
 
   /** Ends with the test. The backend answers every request at once, and keeps nothing of it: what is slow is the gateway. */
-  static async start(context: TestContext, options: AttackStageOptions): Promise<AttackStage> {
-    const { workers, gateway = {}, memory_bytes = memoryFor(workers), descriptors = COMPOSE.descriptors } = options;
+  static async start(context: TestContext, options: AttackStageOptions = {}): Promise<AttackStage> {
+    const { gateway = {}, memory_bytes = COMPOSE.memory_bytes, descriptors = COMPOSE.descriptors } = options;
     const group = createMemoryGroup(memory_bytes);
     if (group === null) {
       console.error(
@@ -93,7 +86,7 @@ export class AttackStage {
     writeFileSync(keys, `${PEACEFUL_KEY}\n${ATTACKERS_KEY}\n`);
     const start = () =>
       Stage.start({
-        gateway: { API_KEYS_FILE: keys, WORKERS: String(workers), LOG_LEVEL: 'info', ...gateway },
+        gateway: { API_KEYS_FILE: keys, LOG_LEVEL: 'info', ...gateway },
         sidecar: options.sidecar ?? {},
         bounds: { cgroup_procs: group.procs, descriptors },
       });
@@ -103,8 +96,8 @@ export class AttackStage {
       throw error;
     });
     const { backend, url } = stage;
-    // Where the page was not built, as it is in the image, a worker bundles it when it is asked for it first.
-    await Promise.all(Array.from({ length: 8 * workers }, () => ask(url, { method: 'GET' })));
+    // Where the page was not built, as it is in the image, the gateway bundles it when it is asked for it first.
+    await ask(url, { method: 'GET' });
     const answered = chatAnswer('Hello.');
     backend.script = (request, response) => {
       backend.seen.length = 0;
@@ -116,8 +109,8 @@ export class AttackStage {
       tee: false,
       connections: 'kept',
       probe_connections: 'new',
-      clients: PEACEFUL_CLIENTS * workers,
-      health_limit_ms: HEALTH_LIMIT_MS * Math.max(1, workers / availableParallelism()),
+      clients: PEACEFUL_CLIENTS,
+      health_limit_ms: HEALTH_LIMIT_MS,
       ...options.peaceful,
     } satisfies PeacefulOptions);
     const attacked = new AttackStage(stage, ELSEWHERE ? await start() : null, group, peaceful, folder);
@@ -139,12 +132,11 @@ export class AttackStage {
     });
     await once(attacker, 'exit');
     const attacked = await this.#times();
-    const { child, output } = this.stage.gateway;
+    const { child } = this.stage.gateway;
     return {
       peace,
       attacked,
       killed: this.#group.killed,
-      workers_ended: output().split('"a worker ended"').length - 1,
       alive: child.exitCode === null && child.signalCode === null,
       peak_bytes: this.#group.peak_bytes,
       attack,
@@ -168,7 +160,7 @@ export class AttackStage {
 }
 
 /** Nobody was brought down: every process lives, /health answered in time, and the peaceful client hardly noticed. */
-export function expectUnharmed({ peace, attacked, killed, workers_ended, alive, peak_bytes, attack }: Seen): void {
+export function expectUnharmed({ peace, attacked, killed, alive, peak_bytes, attack }: Seen): void {
   const [calm_ms, attacked_ms] = [percentile(peace.chat, 99), percentile(attacked.chat, 99)];
   const seen = {
     p50: [percentile(peace.chat, 50), percentile(attacked.chat, 50)],
@@ -180,9 +172,8 @@ export function expectUnharmed({ peace, attacked, killed, workers_ended, alive, 
     attack,
   };
   console.log(`peace, attack: ${JSON.stringify(seen)}`);
-  expect({ killed, workers_ended, alive, failed: attacked.failed }, JSON.stringify(seen)).toEqual({
+  expect({ killed, alive, failed: attacked.failed }, JSON.stringify(seen)).toEqual({
     killed: 0,
-    workers_ended: 0,
     alive: true,
     failed: {},
   });

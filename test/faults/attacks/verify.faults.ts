@@ -3,7 +3,7 @@ import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { ask, CHAT } from '../../support/client.ts';
-import { AttackStage, expectUnharmed, PEACEFUL_KEY, percentile, WORKERS } from './stage.ts';
+import { AttackStage, expectUnharmed, PEACEFUL_KEY, percentile } from './stage.ts';
 
 const ATTACK_MS = 20_000;
 const VERDICT_MS = 1_000;
@@ -24,9 +24,9 @@ const ATTACKS = [
   ],
 ] as const;
 
-describe.for(WORKERS)('with %i worker(s)', (workers) => {
+describe('a gateway', () => {
   it.for(ATTACKS)('%s', async ([, options], context) => {
-    const stage = await AttackStage.start(context, { workers });
+    const stage = await AttackStage.start(context);
     const { url } = stage.stage;
     const headers = { authorization: `Bearer ${PEACEFUL_KEY}` };
     const chat = { body: JSON.stringify({ ...CHAT, tee: true }), headers };
@@ -37,7 +37,7 @@ describe.for(WORKERS)('with %i worker(s)', (workers) => {
     const wrong: string[] = [];
     let verifying = true;
     const verified = (async () => {
-      // On a connection of its own each time, so that every worker has its turn.
+      // On a connection of its own each time.
       const agent = new Agent({ keepAlive: false, localAddress: '127.0.0.9' });
       while (verifying) {
         const begin_ms = performance.now();

@@ -1,7 +1,7 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import { createMemoryStore } from '../../../gateway/attestation/store-memory.ts';
 import { createSharedStore } from '../../../gateway/attestation/store-shared.ts';
-import type { Client, Connection } from '../../../gateway/cluster/store-connection.ts';
+import type { Client, Connection } from '../../../gateway/base/store-connection.ts';
 import type { Owner } from '../../../gateway/keys/keys.ts';
 
 const OWNER = 'owner' as Owner;
@@ -19,7 +19,7 @@ it('what runs is renewed as pending until it is kept or dropped', async () => {
   } as unknown as Client;
   const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
   const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
-  const store = createSharedStore(connection, memory, memory, options);
+  const store = createSharedStore(connection, memory, options);
   const sent = async (pass_ms: number) => {
     await vi.advanceTimersByTimeAsync(pass_ms);
     return asked.splice(0).map((one) => one.replace(/^set \d+ /, ''));
@@ -45,7 +45,7 @@ it('what a batch has in common is on the server once, and another gateway puts e
   const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
   const gateway = () => {
     const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
-    return createSharedStore(connection, memory, memory, options);
+    return createSharedStore(connection, memory, options);
   };
   const [one, other] = [gateway(), gateway()];
   const members = { nonce: 'ab'.repeat(32), json: Buffer.from(`"token":"${'t'.repeat(5_000)}"`), sharing: 3 };
@@ -85,7 +85,7 @@ it('another gateway finds an attestation by every id of its completion, and by n
   const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
   const gateway = () => {
     const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
-    return createSharedStore(connection, memory, memory, options);
+    return createSharedStore(connection, memory, options);
   };
   const [one, other] = [gateway(), gateway()];
   one.begin(OWNER, 'a');

@@ -3,8 +3,8 @@ import { EventEmitter } from 'node:events';
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import type { Context, Deps } from '../../../gateway/http/context.ts';
-import { verifyBounded } from '../../../gateway/http/middleware.ts';
+import type { Context } from '../../../gateway/http/context.ts';
+import { type AdmissionDeps, verifyBounded } from '../../../gateway/http/middleware.ts';
 import { ClientGone, readBody } from '../../../gateway/http/request.ts';
 import { ANYONE } from '../../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../../gateway/limits/concurrency.ts';
@@ -57,7 +57,7 @@ describe('a verification whose client has gone', () => {
   it('is not begun', async () => {
     const config = { max_verify_per_second: 1, write_stall_ms: 1_000 };
     const rates = { take: async () => ({ allowed: true, limit: 1, remaining: 0, reset_ms: 1 }) };
-    const step = verifyBounded({ config, rates } as unknown as Deps);
+    const step = verifyBounded({ config, rates } as unknown as AdmissionDeps);
     const context = (destroyed: boolean) =>
       ({
         env: {

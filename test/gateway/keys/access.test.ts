@@ -124,7 +124,12 @@ describe('the configuration', () => {
       { BACKEND_URL: 'http://x/v1', OCSP_URL: 'http://me@mirror/?a' },
       /^OCSP_URL must have no user name and no password$/,
     ],
-    [{ BACKEND_URL: 'http://x/v1', WORKERS: '1'.repeat(20) }, /^WORKERS must be from 1 to 64$/],
+    [{ BACKEND_URL: 'http://x/v1', DRAIN_MS: '1'.repeat(20) }, /^DRAIN_MS must be from 0 to 86400000$/],
+    [
+      { BACKEND_URL: 'http://x/v1', WORKERS: '2' },
+      /^WORKERS is no longer a setting: start a second gateway with the same ATTESTATION_STORE_URL, on the same port \(REUSE_PORT=1\) or behind a balancer$/,
+    ],
+    [{ BACKEND_URL: 'http://x/v1', REUSE_PORT: '1' }, /^REUSE_PORT needs ATTESTATION_STORE_URL: /],
     [{ BACKEND_URL: 'http://x/v1', PORT: ' ' }, /^PORT must be a whole number in decimal digits$/],
     [{ BACKEND_URL: 'http://x/v1', PORT: '0x1F90' }, /^PORT /],
     [{ BACKEND_URL: 'http://x/v1', METRICS_PORT: '1e4' }, /^METRICS_PORT /],

@@ -16,11 +16,11 @@ const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (\d+)(?: (\S+))? \| (.+) 
   }),
 );
 const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1', API_KEYS_FILE: 'keys' });
-/** Every number of the configuration is a limit, except for ports and the number of processes; a key's share without one is half. */
+/** Every number of the configuration is a limit, except for ports; a key's share without one is half. */
 const limits = new Map(
   Object.entries(config)
     .filter(([name, value]) => typeof value === 'number' || (value === null && name.endsWith('_per_key')))
-    .filter(([name]) => !name.endsWith('port') && name !== 'workers')
+    .filter(([name]) => !name.endsWith('port'))
     .map(([name, value]) => [name.toUpperCase(), value as number | null]),
 );
 

@@ -21,19 +21,12 @@ function logged(): { log: pino.Logger; lines: Record<string, unknown>[] } {
 }
 
 describe('the memory that may be needed', () => {
-  it('with the defaults and one worker is what compose.yaml, the systemd unit and Kubernetes give', () => {
+  it('with the defaults is what compose.yaml, the systemd unit and Kubernetes give', () => {
     const systemd = Number(/^MemoryMax=(\d+)G$/m.exec(read('deploy/systemd/countersign-gateway.service'))?.[1]) * 1024;
     const { containers } = parse(read('deploy/kubernetes/base/deployment.yaml')).spec.template.spec;
     const kubernetes = Number(/^(\d+)Gi$/.exec(containers[0].resources.limits.memory)?.[1]) * 1024;
     for (const limit_mib of [COMPOSE.memory_bytes / MiB, systemd, kubernetes])
       expect(needed() / MiB).toBeLessThanOrEqual(limit_mib);
-  });
-
-  it('with several workers is what compose.yaml says of them', () => {
-    const documented = [...read('compose.yaml').matchAll(/(\d)g for WORKERS=(\d)/g)];
-    expect(documented).toHaveLength(2);
-    for (const [, gib, workers = ''] of documented)
-      expect(needed({ WORKERS: workers })).toBeLessThanOrEqual(Number(gib) * 1024 * MiB);
   });
 
   it.each([
@@ -42,7 +35,6 @@ describe('the memory that may be needed', () => {
     ['MAX_STREAMS', '100000'],
     ['ATTESTATION_STORE_BYTES', String(1024 * MiB)],
     ['MAX_VERIFY_BYTES', String(64 * MiB)],
-    ['WORKERS', '4'],
   ])('grows with %s, and past the limit the start is refused in words that name it', (name, value) => {
     const { log, lines } = logged();
     const limit = needed();
@@ -79,11 +71,5 @@ describe('descriptors', () => {
       Array(2).fill(expect.stringMatching(/^fewer connections than MAX_CONNECTIONS: .* to 5160$/)),
     );
     expect(connectionsWithin(small, log, null)).toBe(4096);
-  });
-
-  it('are divided among workers with the connections', () => {
-    const { log } = logged();
-    const env = { MAX_CONNECTIONS: '1000', WORKERS: '4' };
-    expect(connectionsWithin(config(env), log, 100_000)).toBe(250);
   });
 });

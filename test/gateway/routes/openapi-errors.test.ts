@@ -123,7 +123,7 @@ const OWN: Record<string, Provoke> = {
   'page method_not_allowed': () => ask(`${open}/`, { method: 'PUT' }),
   'open method_not_allowed': () => ask(`${open}/health`, { method: 'PUT' }),
 };
-const OWN_ELSEWHERE = ['verification overloaded', 'usage store_unavailable'];
+const OWN_ELSEWHERE = ['verification overloaded', 'usage store_unavailable', 'sealed store_unavailable'];
 
 const withoutNumbers = (body: unknown): unknown => JSON.parse(JSON.stringify(body).replaceAll(/\d+/g, '0'));
 const examples = errorExamples() as Record<string, { value: unknown }>;

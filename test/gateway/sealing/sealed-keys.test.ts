@@ -1,8 +1,8 @@
-// The keys of sealed requests: changed with the session, shared by workers, told again to a sidecar that comes back; and each request once.
+// The keys of sealed requests: changed with the session, told again to a sidecar that comes back; and each request once.
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createSeeds, type Seed } from '../../../gateway/sealing/seeds.ts';
-import { chooseKey, type SealingKey } from '../../../sealed/index.ts';
+import { createSeeds, readSeeds, type Seed, writeSeeds } from '../../../gateway/sealing/seeds.ts';
+import { chooseKey } from '../../../sealed/index.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';
@@ -15,103 +15,92 @@ import {
   startSidecar,
   temporaryFolder,
 } from '../../support/harness.ts';
-import {
-  currentKey,
-  currentKeys,
-  messageOf,
-  open,
-  post,
-  sealedAsk,
-  sealMessage,
-  textOf,
-} from '../../support/sealed-client.ts';
+import { currentKeys, retryingClient, sealedAsk } from '../../support/sealed-client.ts';
 
-const CLOSE = { connection: 'close' };
 const BODY = JSON.stringify(CHAT);
 
 describe('the seeds of keys', () => {
   const make = (max?: number) => {
     const lists: (readonly Seed[])[] = [];
-    const seeds = createSeeds((list) => lists.push(list), max);
-    return { seeds, lists, numbers: () => seeds.current.map(({ n }) => n) };
+    const seeds = createSeeds((list) => {
+      lists.push(list);
+      seeds.set(list);
+    }, max);
+    const ids = () => seeds.current.map(({ id }) => id);
+    return { seeds, lists, ids, newest: () => ids()[0] as number };
   };
 
   it('move on when a session names the newest, and keep those of the session before', () => {
-    const { seeds, lists, numbers } = make();
-    const [first = 0] = numbers();
+    const { seeds, lists, ids, newest } = make();
+    const first = newest();
     seeds.named(first);
-    expect(numbers()).toEqual([first + 1, first]);
+    expect(ids()).toEqual([newest(), first]);
     seeds.named(first);
     seeds.named(12345);
     expect(lists).toHaveLength(1);
-    seeds.named(first + 1);
-    seeds.named(first + 2);
-    expect(numbers()).toEqual([first + 3, first + 2, first + 1]);
-    const ids = seeds.current.map(({ first_id }) => first_id);
-    expect(new Set(ids).size).toBe(3);
-    expect(ids.every((id) => id >= 0 && id < 256 && id % 2 === 0)).toBe(true);
+    const second = newest();
+    seeds.named(second);
+    const third = newest();
+    seeds.named(third);
+    expect(ids()).toEqual([newest(), third, second]);
+    expect(new Set([first, ...ids()]).size).toBe(4);
+    const firstIds = seeds.current.map(({ first_id }) => first_id);
+    expect(new Set(firstIds).size).toBe(3);
+    expect(firstIds.every((id) => id >= 0 && id < 256 && id % 2 === 0)).toBe(true);
     const secrets = seeds.current.flatMap((seed) => seed.secrets.map((one) => Buffer.from(one).toString('hex')));
     expect(new Set(secrets).size).toBe(6);
   });
 
   it('open each request once, and none whose keys have ended', () => {
-    const { seeds, numbers } = make();
-    const [first = 0] = numbers();
+    const { seeds, newest } = make();
+    const first = newest();
     const enc = randomBytes(32);
     expect([seeds.admit(first, enc), seeds.admit(first, enc)]).toEqual(['admitted', 'replayed']);
     seeds.named(first);
+    const second = newest();
     expect(seeds.admit(first, enc)).toBe('replayed');
-    expect(seeds.admit(first + 1, enc)).toBe('admitted');
-    seeds.named(first + 1);
-    seeds.named(first + 2);
+    expect(seeds.admit(second, enc)).toBe('admitted');
+    seeds.named(second);
+    seeds.named(newest());
     expect(seeds.admit(first, randomBytes(32))).toBe('ended');
-    expect(seeds.admit(first + 1, enc)).toBe('replayed');
+    expect(seeds.admit(second, enc)).toBe('replayed');
   });
 
   it('end early when their keys have opened as many requests as are remembered', () => {
-    const { seeds, numbers, lists } = make(3);
-    const [first = 0] = numbers();
+    const { seeds, ids, lists, newest } = make(3);
+    const first = newest();
     seeds.named(first);
+    const second = newest();
     for (let i = 0; i < 3; i++) expect(seeds.admit(first, randomBytes(32))).toBe('admitted');
-    expect(numbers()).toEqual([first + 1]);
+    expect(ids()).toEqual([second]);
     expect(lists.at(-1)).toEqual(seeds.current);
     expect(seeds.admit(first, randomBytes(32))).toBe('ended');
     // Those of a session to come, should somebody know them before.
-    for (let i = 0; i < 3; i++) seeds.admit(first + 1, randomBytes(32));
-    expect(numbers()).toEqual([first + 2]);
+    for (let i = 0; i < 3; i++) seeds.admit(second, randomBytes(32));
+    expect(ids()).toEqual([expect.not.toSatisfy((id) => id === first || id === second)]);
+  });
+
+  it('open no more than are remembered, also while other gateways have not yet agreed to new ones', () => {
+    const proposed: (readonly Seed[])[] = [];
+    const seeds = createSeeds((list) => proposed.push(list), 2);
+    const id = seeds.current[0]?.id as number;
+    const admitted = Array.from({ length: 4 }, () => seeds.admit(id, randomBytes(32)));
+    expect(admitted).toEqual(['admitted', 'admitted', 'ended', 'ended']);
+    // Each proposal may have come too late.
+    expect(proposed).toHaveLength(3);
+  });
+
+  it('come to another gateway as they are, and in no other form', () => {
+    const { seeds, newest } = make();
+    seeds.named(newest());
+    const text = writeSeeds(seeds.current);
+    expect(text.length).toBeLessThan(8 * 1024);
+    expect(readSeeds(text)).toEqual(seeds.current.map((seed) => ({ ...seed, secrets: seed.secrets.map(Buffer.from) })));
+    const other = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64');
+    for (const wrong of ['', 'AAAA', other([]), other([{ id: 1, first_id: 0, secrets: ['c2VjcmV0'] }])])
+      expect(() => readSeeds(wrong)).toThrow(/^the shared seeds have another form$/);
   });
 });
-
-/** Asks as clients do: on an unknown key they take the current session's, once. Counts how often. */
-function client(url: string) {
-  let key: SealingKey | null = null;
-  const stats = { retries: 0, served: 0, failed: [] as string[] };
-  async function once(): Promise<boolean> {
-    key ??= await currentKey(url);
-    const { request, chunks } = await sealMessage(key, messageOf({ body: BODY }));
-    const outer = await post(url, chunks);
-    if (outer.status === 422 && JSON.parse(await textOf(outer)).error.code === 'sealed_key_unknown') {
-      key = null;
-      return false;
-    }
-    if (outer.status !== 200) {
-      stats.failed.push(`${outer.status} ${await textOf(outer)}`);
-      return true;
-    }
-    const { status } = await open(request, outer.body);
-    if (status === 200) stats.served++;
-    else stats.failed.push(`inside ${status}`);
-    return true;
-  }
-  return {
-    stats,
-    async ask(): Promise<void> {
-      if (await once()) return;
-      stats.retries++;
-      if (!(await once())) stats.failed.push('the key is unknown twice');
-    },
-  };
-}
 
 describe('the keys of a gateway', () => {
   let folder: Folder;
@@ -127,11 +116,10 @@ describe('the keys of a gateway', () => {
     });
     service.backend.script = chatAnswer('Hello.');
   }
-  async function startWorkers(): Promise<GatewayProcess> {
-    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, WORKERS: '2' };
+  async function startProcess(): Promise<GatewayProcess> {
+    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket };
     const started = await startGatewayProcess({ ...env, CANARY_INTERVAL_MS: '0' });
     gateway = started;
-    await eventually(() => started.lines().filter((line) => line.msg === 'sidecar').length === 2);
     return started;
   }
   /** Two gateways of one sidecar would end each other's keys. */
@@ -148,7 +136,7 @@ describe('the keys of a gateway', () => {
   it('change under load, and nothing fails except for one retry', async () => {
     await start(302);
     const { url } = service.gateway;
-    const clients = Array.from({ length: 4 }, () => client(url));
+    const clients = Array.from({ length: 4 }, () => retryingClient(url, BODY));
     const documents = new Set<string>();
     const end = performance.now() + 5_000;
     await Promise.all([
@@ -204,59 +192,12 @@ describe('the keys of a gateway', () => {
     }
   });
 
-  it('are the same in every worker, and a request that one has opened the other refuses', async () => {
-    await start(undefined, NOT_THIS_ONE);
-    const { url } = await startWorkers();
-    const key = await currentKey(url);
-    const documents = async () => {
-      const asked = Array.from({ length: 8 }, () => fetch(`${url}/.well-known/ohttp-keys`, { headers: CLOSE }));
-      const all = (await Promise.all(asked)).map(async (one) =>
-        one.status === 200 ? Buffer.from(await one.arrayBuffer()).toString('hex') : `${one.status}`,
-      );
-      return [...new Set(await Promise.all(all))];
-    };
-    await eventually(async () => (await documents()).length === 1);
-    expect(await documents()).toEqual([Buffer.from((await currentKeys(url)).document).toString('hex')]);
-    // Each on a connection of its own: they are dealt out to the workers in turn.
-    const asked = await Promise.all(Array.from({ length: 8 }, () => sealedAsk(url, { body: BODY }, key)));
-    expect(asked.map(({ status }) => status)).toEqual(Array(8).fill(200));
-    const { request, chunks } = await sealMessage(key, messageOf({ body: BODY }));
-    const replays = await Promise.all(Array.from({ length: 8 }, () => post(url, chunks)));
-    expect(replays.map(({ status }) => status).sort()).toEqual([200, ...Array(7).fill(409)]);
-    const served = replays.find(({ status }) => status === 200);
-    expect((await open(request, (served as (typeof replays)[number]).body)).status).toBe(200);
-    for (const one of replays)
-      if (one !== served) expect(JSON.parse(await textOf(one)).error.code).toBe('sealed_replayed');
-  }, 60_000);
-
   it('are made and open a request without a warning of Node among the log lines', async () => {
     await start(undefined, NOT_THIS_ONE);
-    const running = await startWorkers();
+    const running = await startProcess();
     await eventually(async () => (await fetch(`${running.url}/.well-known/ohttp-keys`)).status === 200);
     expect((await sealedAsk(running.url, { body: BODY })).status).toBe(200);
     const others = running.output().split('\n');
     expect(others.filter((line) => line !== '' && !line.startsWith('{'))).toEqual([]);
   });
-
-  it('change in every worker, and come to one that was started again', async () => {
-    await start(312, NOT_THIS_ONE);
-    const running = await startWorkers();
-    const { url } = running;
-    const one = client(url);
-    const end = performance.now() + 6_000;
-    const pids = running.lines().flatMap(({ msg, pid }) => (msg === 'listening' ? [pid as number] : []));
-    let killed = false;
-    while (performance.now() < end) {
-      if (!killed && end - performance.now() < 4_000) {
-        killed = true;
-        process.kill(pids[0] as number, 'SIGKILL');
-        await eventually(
-          () => running.lines().filter(({ msg, state }) => msg === 'sidecar' && state === 'connected').length === 3,
-        );
-      }
-      await one.ask();
-    }
-    expect(one.stats.failed).toEqual([]);
-    expect(one.stats.served).toBeGreaterThan(20);
-  }, 60_000);
 });

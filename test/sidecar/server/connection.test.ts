@@ -77,7 +77,7 @@ describe('a connection with the sidecar', () => {
     const client = await connect(running.socket);
     expect(await client.next()).toMatchObject({
       type: 'hello',
-      protocol: 'countersign/5',
+      protocol: 'countersign/6',
       attester: 'simulated',
       devices: [{ arch: 'HOPPER', model: expect.stringContaining('SIMULATED') }],
       simulated: { root: expect.stringContaining('BEGIN CERTIFICATE') },

@@ -1,6 +1,6 @@
 // A connection to Valkey or Redis with a timeout for each command, so that no caller waits longer for a server that is down or hangs.
 import { createClient, type RedisClientOptions } from '@redis/client';
-import { delayAfter } from '../base/backoff.ts';
+import { delayAfter } from './backoff.ts';
 
 interface ConnectionOptions {
   /** `redis:`, `rediss:`, `valkey:` or `valkeys:`. The URL may contain a user name and a password. */
