@@ -62,7 +62,7 @@ FROM gateway-sources AS gateway-compiled
 USER 10002
 # With the flags it will run with: V8 takes no code that was compiled under others.
 RUN export NODE_COMPILE_CACHE=/tmp/compiled; \
-    node --max-old-space-size=320 --max-semi-space-size=16 --use-largepages=silent --no-allocation-site-pretenuring --no-memory-reducer --disable-warning=ExperimentalWarning gateway/main.ts; \
+    node --max-old-space-size=320 --max-semi-space-size=16 --disable-warning=ExperimentalWarning gateway/main.ts; \
     node gateway/healthcheck.ts; \
     chmod -R a+rX,go-w /tmp/compiled/*
 
@@ -74,8 +74,8 @@ ENV HOST=0.0.0.0 PORT=8080 SIDECAR_SOCKET=/run/countersign/sidecar.sock SIDECAR_
 EXPOSE 8080
 USER 10002:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=20s --retries=3 CMD ["node", "gateway/healthcheck.ts"]
-# gateway/node-flags.ts says what they are for.
-CMD ["node", "--max-old-space-size=320", "--max-semi-space-size=16", "--use-largepages=silent", "--no-allocation-site-pretenuring", "--no-memory-reducer", "--disable-warning=ExperimentalWarning", "gateway/main.ts"]
+# gateway/base/config.ts says what they are for.
+CMD ["node", "--max-old-space-size=320", "--max-semi-space-size=16", "--disable-warning=ExperimentalWarning", "gateway/main.ts"]
 
 # NVIDIA's Python SDK, from hashed requirements, compiled once because nobody may write beside it later.
 FROM ${NODE_IMAGE} AS venv
@@ -106,7 +106,7 @@ COPY deploy/ready deploy/ready
 
 FROM sidecar-sources AS sidecar-compiled
 USER 10001
-RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node --no-memory-reducer --max-semi-space-size=4 sidecar/main.ts; node sidecar/healthcheck.ts; \
+RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node sidecar/main.ts; node sidecar/healthcheck.ts; \
     chmod -R a+rX,go-w /tmp/compiled/*
 
 FROM sidecar-sources AS sidecar
@@ -117,8 +117,7 @@ ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
     SIMULATED_ROOT_DIR=/var/lib/countersign/simulated-root
 USER 10001:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
-# sidecar/common/config.ts says what for.
-CMD ["node", "--no-memory-reducer", "--max-semi-space-size=4", "sidecar/main.ts"]
+CMD ["node", "sidecar/main.ts"]
 
 FROM runtime AS demo-engine-sources
 LABEL org.opencontainers.image.title="Countersign demo engine" \

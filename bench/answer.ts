@@ -37,41 +37,6 @@ export const DONE = 'data: [DONE]\n\n';
 
 const [BEFORE, AFTER] = delta({ content: ' word STAMP' }).split('STAMP') as [string, string];
 
-export function stampedDelta(now_us: number, more_bytes = 0): string {
-  return `${BEFORE}@${String(Math.round(now_us)).padStart(STAMP_DIGITS, '0')}@${' '.repeat(more_bytes)}${AFTER}`;
-}
-
-// The same of /v1/responses. Its last event holds the text of all deltas.
-
-const named = (event: { type: string }): string => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
-const PLACE = { item_id: 'msg-bench', output_index: 0, content_index: 0 };
-const response = (status: string, output: readonly object[]) => ({
-  id: 'resp-bench',
-  object: 'response',
-  created_at: CREATED,
-  status,
-  error: null,
-  model: 'bench',
-  output,
-});
-
-export const RESPONSE_START = named({ type: 'response.created', response: response('in_progress', []) } as {
-  type: string;
-});
-
-const [NAMED_BEFORE, NAMED_AFTER] = named({
-  type: 'response.output_text.delta',
-  ...PLACE,
-  delta: 'STAMP',
-  logprobs: [],
-} as { type: string }).split('STAMP') as [string, string];
-
-export const responseText = (now_us: number): string =>
-  ` word @${String(Math.round(now_us)).padStart(STAMP_DIGITS, '0')}@`;
-export const responseDelta = (text: string): string => NAMED_BEFORE + text + NAMED_AFTER;
-
-export function responseEnd(text: string): string {
-  const content = [{ type: 'output_text', text, annotations: [] }];
-  const output = [{ type: 'message', id: 'msg-bench', status: 'completed', role: 'assistant', content }];
-  return named({ type: 'response.completed', response: response('completed', output) } as { type: string });
+export function stampedDelta(now_us: number): string {
+  return `${BEFORE}@${String(Math.round(now_us)).padStart(STAMP_DIGITS, '0')}@${AFTER}`;
 }

@@ -1,7 +1,7 @@
 // Which figures and targets a run is about.
 import type { Figure } from './figures/figure.ts';
 import { FIGURES } from './figures/index.ts';
-import { TARGETS } from './targets/index.ts';
+import { targetsWith } from './targets/index.ts';
 import type { TargetKind } from './targets/target.ts';
 
 /** The ratios need them, whatever was asked for. */
@@ -16,14 +16,22 @@ export interface Choice {
 
 /**
  * A name may be a figure's or a target's; naming none of a sort means all of it, except for what is `slow` in a quick run.
+ * `before`: another checkout, or null.
  * @throws {TypeError} naming what is not known.
  */
-export function choose(only: readonly string[], without: readonly string[], quick: boolean): Choice {
-  const wanted = new Set(only.flatMap(matching));
-  const unwanted = new Set(without.flatMap(matching));
+export function choose(
+  only: readonly string[],
+  without: readonly string[],
+  quick: boolean,
+  before: string | null = null,
+): Choice {
+  const targets = targetsWith(before);
+  const known = [...FIGURES, ...targets].map(({ name }) => name);
+  const wanted = new Set(only.flatMap((given) => matching(given, known)));
+  const unwanted = new Set(without.flatMap((given) => matching(given, known)));
   const figures = FIGURES.filter(({ name }) => wanted.has(name));
-  const named = TARGETS.some(({ name }) => wanted.has(name));
-  const candidates = TARGETS.filter(({ name }) => !named || wanted.has(name) || YARDSTICKS.has(name));
+  const named = targets.some(({ name }) => wanted.has(name));
+  const candidates = targets.filter(({ name }) => !named || wanted.has(name) || YARDSTICKS.has(name));
   const kinds = candidates.filter(({ name, slow }) => !unwanted.has(name) && (named || !quick || slow !== true));
   return {
     kinds,
@@ -36,10 +44,9 @@ function skippedLine(name: string, unwanted: ReadonlySet<string>): string {
   return unwanted.has(name) ? `${name}: as asked for` : `${name}: not in a quick run, unless it is named`;
 }
 
-/** The name itself, hyphens and spaces alike; or else all that begin with it: `whole` is whole-1k and whole-16k. */
-function matching(given: string): string[] {
+/** The name itself, hyphens and spaces alike; or else all that begin with it: `whole` is whole-1k, whole-16k and whole-128k. */
+function matching(given: string, names: readonly string[]): string[] {
   const plain = (name: string) => name.replaceAll(' ', '-');
-  const names = [...FIGURES, ...TARGETS].map(({ name }) => name);
   const exact = names.filter((name) => plain(name) === plain(given));
   const found = exact.length > 0 ? exact : names.filter((name) => plain(name).startsWith(plain(given)));
   if (found.length === 0) throw new TypeError(`${given} is not known. ${names.join(', ')}`);

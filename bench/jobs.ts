@@ -72,16 +72,10 @@ export interface SerialJob {
   readonly count: number;
 }
 
-export interface OnceJob {
-  readonly aim: Aim;
-  readonly scene: Scene & { readonly kind: 'whole' | 'paced' };
-}
-
 export interface PacedJob {
   readonly aim: Aim;
   readonly streams: number;
   readonly rate: number;
-  readonly form?: 'response' | undefined;
   readonly duration_ms: number;
   readonly watch: Watch;
 }
@@ -102,27 +96,13 @@ export interface HoldJob {
   readonly streams: number;
 }
 
-export interface LeaveJob {
-  readonly aim: Aim;
-  readonly streams: number;
-  readonly rate: number;
-  /** The id of the first stream; the backend notes when each was left. */
-  readonly first_id: number;
-}
-export interface LeaveResult extends Judged {
-  /** When each stream was left by the client, by its id. */
-  readonly left: readonly (readonly [number, number])[];
-}
-
 export interface LoadCalls {
   closed(job: ClosedJob): Promise<ClosedResult>;
   open(job: OpenJob): Promise<OpenResult>;
   serial(job: SerialJob): Promise<OpenResult>;
-  once(job: OnceJob): Promise<Judged>;
   paced(job: PacedJob): Promise<PacedResult>;
   /** Opens streams and keeps them; each has had its first chunk when this returns. */
   hold(job: HoldJob): Promise<Judged>;
   /** Leaves all that are held. */
   release(): Promise<void>;
-  leave(job: LeaveJob): Promise<LeaveResult>;
 }

@@ -12,7 +12,7 @@ import { markdown } from './report/report.ts';
 import { load, save } from './report/saved.ts';
 import { run } from './run.ts';
 import { stopAll } from './system/process.ts';
-import { TARGETS } from './targets/index.ts';
+import { targetsWith } from './targets/index.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'bench-'));
 const say = (line: string) => void process.stderr.write(`${line}\n`);
@@ -47,13 +47,7 @@ try {
 async function act(options: Options): Promise<void> {
   if (options.help) return console.log(USAGE);
   const names = (all: readonly { readonly name: string }[]) => all.map(({ name }) => name).join(', ');
-  if (options.list) return console.log(`figures: ${names(FIGURES)}\ntargets: ${names(TARGETS)}`);
-  if (options.sidecar) {
-    // Its parts need gcc and Python: no other run should load them.
-    const { measureAttesters } = await import('./attesters/main.ts');
-    const results = await measureAttesters(say);
-    return say(`saved ${save(results, options.json, `sidecar-${results.date}`)}`);
-  }
+  if (options.list) return console.log(`figures: ${names(FIGURES)}\ntargets: ${names(targetsWith(options.before))}`);
   if (options.attested) {
     const { measureAttested } = await import('./attested/main.ts');
     const results = await measureAttested(folder, say);
@@ -62,7 +56,7 @@ async function act(options: Options): Promise<void> {
   }
   if (options.chart !== null || options.markdown !== null) return draw(options);
   if (options.install) install();
-  const choice = choose(options.only, options.without, options.quick);
+  const choice = choose(options.only, options.without, options.quick, options.before);
   const result = await run(choice, options.plan, folder, say);
   say(`saved ${save(result, options.json, result.machine.date)}`);
 }

@@ -1,7 +1,7 @@
 // One run: starts the processes, warms them, measures every figure in interleaved rounds, prints and keeps what came out.
 import type { BackendCalls } from './backend/main.ts';
 import type { Choice } from './choice.ts';
-import type { Bench, Figure, Measured } from './figures/figure.ts';
+import { type Bench, type Figure, type Measured, SMALL } from './figures/figure.ts';
 import type { LoadCalls } from './jobs.ts';
 import type { Plan } from './plan.ts';
 import { BARS, judge } from './report/bars.ts';
@@ -59,7 +59,7 @@ export async function run(choice: Choice, plan: Plan, folder: string, say: Bench
   }
 
   const bars = judge(
-    BARS.filter(({ figure }) => kept[figure] !== undefined),
+    BARS.filter(({ figure, rows }) => kept[figure] !== undefined && rows.every((row) => order.includes(row))),
     results,
   );
   const legend = started.targets.map(({ name }) => ({ name, about: aboutOf(kinds, name) }));
@@ -110,10 +110,9 @@ const LEVEL_STEPS = 2;
  */
 async function warm(bench: Bench, target: Target, kind: TargetKind | undefined): Promise<void> {
   bench.say(`warming ${target.name}`);
-  const whole = { kind: 'whole', bytes: 1024 } as const;
-  const streams = kind?.figures === undefined && target.streams === null;
+  const streams = target.streams === null && !kind?.without?.includes('paced');
   // What a compiler made for the one kind it makes anew when it has seen the other.
-  const scenes: readonly Scene[] = streams ? [whole, { kind: 'burst', chunks: 50 }, whole] : [whole, whole];
+  const scenes: readonly Scene[] = streams ? [SMALL, { kind: 'burst', chunks: 50 }, SMALL] : [SMALL, SMALL];
   for (const scene of scenes) await untilLevel(bench, target, scene);
 }
 
@@ -136,7 +135,7 @@ const roundsOf = (figure: Figure, plan: Plan): number => (figure.once ? 1 : plan
 /**
  * Round after round over all figures: a machine that is slow for a minute is so for one round of several figures, not for all
  * rounds of one. `began`: by performance.now(). The first round is always measured; of the others, what the budget has room for,
- * those of the figures that come first before any other.
+ * round after round.
  */
 async function measure(figures: readonly Figure[], bench: Bench, began: number): Promise<FigureResult[]> {
   const { plan, say } = bench;
@@ -150,8 +149,6 @@ async function measure(figures: readonly Figure[], bench: Bench, began: number):
     one.took_ms = performance.now() - now;
   };
   for (const one of measured) await measureOne(one, 0);
-  for (const first of [true, false])
-    for (let turn = 1; turn < plan.rounds; turn++)
-      for (const one of measured) if ((one.figure.first === true) === first) await measureOne(one, turn);
+  for (let turn = 1; turn < plan.rounds; turn++) for (const one of measured) await measureOne(one, turn);
   return measured;
 }

@@ -12,7 +12,7 @@ const SETTLE_MS = 2_000;
 /** In megabytes. */
 export async function memoryOfLeaves(folder: string, count: number): Promise<number> {
   const socket = join(folder, `leaves-${await freePort()}.sock`);
-  const sidecar = startSidecar('simulated', socket, folder, COLLECTION_MS, { env: { ATTEST_DEADLINE_MS: '120000' } });
+  const sidecar = startSidecar('simulated', socket, COLLECTION_MS, { env: { ATTEST_DEADLINE_MS: '120000' } });
   const ws = await connected(socket);
   const ask = (id: string, batch: string) =>
     ws.send(

@@ -76,7 +76,7 @@ export async function openStage(folder: string, options: StageOptions): Promise<
             { port, backendPort, socket },
             { env: { MAX_ATTESTATIONS_IN_FLIGHT: String(gpus + 1) } },
           ),
-          sidecar: startSidecar('simulated', socket, folder, collection_ms, { env }),
+          sidecar: startSidecar('simulated', socket, collection_ms, { env }),
         };
   const aimOf = (tee: Offer['tee']): Aim => ({
     port,

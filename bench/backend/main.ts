@@ -2,7 +2,7 @@
 import { createServer } from 'node:net';
 import { serveCalls } from '../system/calls.ts';
 import { Connection } from './connection.ts';
-import { endStreams, leftAt } from './streams.ts';
+import { endStreams } from './streams.ts';
 
 const server = createServer({ noDelay: true }, (socket) => void new Connection(socket));
 server.listen({ port: 0, host: '127.0.0.1', backlog: 4096 });
@@ -12,17 +12,10 @@ export interface BackendCalls {
   port(): number;
   /** Ends every stream that nobody ended; says how many there were. */
   endStreams(): number;
-  /** When the other side left each held stream, by its id, in microseconds; forgets them. */
-  left(): [number, number][];
 }
 
 const calls: BackendCalls = {
   port: () => (server.address() as { port: number }).port,
   endStreams,
-  left() {
-    const all = [...leftAt];
-    leftAt.clear();
-    return all;
-  },
 };
 serveCalls(calls);

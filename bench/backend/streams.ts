@@ -1,37 +1,21 @@
 // The backend's streams: paced by one clock for all, as fast as they are taken, or held open in silence.
 import type { Socket } from 'node:net';
-import {
-  DONE,
-  FINISH,
-  RESPONSE_START,
-  ROLE,
-  responseDelta,
-  responseEnd,
-  responseText,
-  stampedDelta,
-} from '../answer.ts';
+import { DONE, FINISH, ROLE, stampedDelta } from '../answer.ts';
 import type { Scene } from '../scene.ts';
 import { now_us } from '../system/clock.ts';
-
-/** When the other side left a held stream. Read by main. */
-export const leftAt = new Map<number, number>();
 
 const HEAD =
   'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n';
 const TICK_MS = 1;
 
 const framed = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
-const LAST = '0\r\n\r\n';
-const END = `${framed(FINISH)}${framed(DONE)}${LAST}`;
+const END = `${framed(FINISH)}${framed(DONE)}0\r\n\r\n`;
 
 interface Paced {
   readonly socket: Socket;
-  readonly more_bytes: number;
   readonly period_us: number;
   due_us: number;
   left: number;
-  /** What a response has said so far; null: a chat completion, which does not repeat it. */
-  text: string | null;
 }
 const paced = new Set<Paced>();
 let ticking: NodeJS.Timeout | null = null;
@@ -55,23 +39,19 @@ function remember(socket: Socket): void {
   socket.once('close', () => open.delete(socket));
 }
 
-function finish(socket: Socket, end = END): void {
+function finish(socket: Socket): void {
   open.delete(socket);
-  socket.write(end, 'latin1');
+  socket.write(END, 'latin1');
 }
 
 export function startStream(socket: Socket, scene: Exclude<Scene, { kind: 'whole' }>): void {
   const start_us = now_us();
   if (!open.has(socket)) remember(socket);
-  const response = scene.kind === 'paced' && scene.form === 'response';
-  const text = response ? responseText(start_us) : null;
-  const first = text === null ? stampedDelta(start_us) : responseDelta(text);
-  socket.write(HEAD + framed(response ? RESPONSE_START : ROLE) + framed(first), 'latin1');
-  if (scene.kind === 'hold') return hold(socket, scene.id);
+  socket.write(HEAD + framed(ROLE) + framed(stampedDelta(start_us)), 'latin1');
+  if (scene.kind === 'hold') return;
   if (scene.kind === 'burst') return burst(socket, scene.chunks - 1);
   const period_us = 1e6 / scene.rate;
-  const more_bytes = scene.more_bytes ?? 0;
-  paced.add({ socket, more_bytes, period_us, due_us: start_us + period_us, left: scene.chunks - 1, text });
+  paced.add({ socket, period_us, due_us: start_us + period_us, left: scene.chunks - 1 });
   ticking ??= setInterval(tick, TICK_MS);
 }
 
@@ -84,22 +64,15 @@ function tick(): void {
     const now = now_us();
     if (now < stream.due_us) continue;
     stream.due_us += stream.period_us;
-    if (stream.left-- > 0) stream.socket.write(framed(nextOf(stream, now)), 'latin1');
+    if (stream.left-- > 0) stream.socket.write(framed(stampedDelta(now)), 'latin1');
     else {
-      finish(stream.socket, stream.text === null ? END : framed(responseEnd(stream.text)) + LAST);
+      finish(stream.socket);
       paced.delete(stream);
     }
   }
   if (paced.size > 0 || ticking === null) return;
   clearInterval(ticking);
   ticking = null;
-}
-
-function nextOf(stream: Paced, now: number): string {
-  if (stream.text === null) return stampedDelta(now, stream.more_bytes);
-  const text = responseText(now);
-  stream.text += text;
-  return responseDelta(text);
 }
 
 /** One event in one write each turn of the loop, so that streams interleave; pauses while the reader is behind. */
@@ -113,12 +86,4 @@ function burst(socket: Socket, chunks: number): void {
     else socket.once('drain', step);
   };
   setImmediate(step);
-}
-
-function hold(socket: Socket, id: number): void {
-  const note = (): void => {
-    if (!leftAt.has(id)) leftAt.set(id, now_us());
-  };
-  socket.once('end', note);
-  socket.once('close', note);
 }

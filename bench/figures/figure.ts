@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { BackendCalls } from '../backend/main.ts';
 import type { Cost, Judged, LoadCalls } from '../jobs.ts';
 import type { Plan } from '../plan.ts';
+import type { Scene } from '../scene.ts';
 import type { Remote } from '../system/calls.ts';
 import { sleep } from '../system/clock.ts';
 import { cpu_us, tree } from '../system/proc.ts';
@@ -44,11 +45,12 @@ export interface Figure {
   readonly columns: readonly Column[];
   /** Measured once whatever the plan's rounds: it starts processes of its own. */
   readonly once?: boolean;
-  /** Its further rounds come before those of other figures: what was promised of it is judged by their median. */
-  readonly first?: boolean;
   /** One round over all subjects. `turn` decides the order. */
   round(bench: Bench, turn: number): Promise<Measured[]>;
 }
+
+/** The request and the answer of every figure that names no other: 1 KB each. */
+export const SMALL = { kind: 'whole', bytes: 1024, asked_bytes: 1024 } as const satisfies Scene;
 
 /** A column for what others took of the machine meanwhile: a row with much of it is not to be trusted alone. */
 export const OTHERS: Column = { key: 'others', title: 'others %', digits: 0 };
@@ -89,7 +91,7 @@ export async function overTargets(
   const rows: Measured[] = [];
   for (const target of ordered(bench.targets, turn)) {
     const kind = bench.kinds.find(({ name }) => name === target.name);
-    if (kind === undefined || !(kind.figures?.includes(figure) ?? true)) continue;
+    if (kind === undefined || kind.without?.includes(figure)) continue;
     if (answers === 'streams' && target.streams !== null) {
       rows.push({ name: target.name, values: {}, wrong: `its streams are wrong: ${target.streams}` });
       continue;

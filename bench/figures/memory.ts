@@ -1,7 +1,7 @@
 // Memory of an open stream: a fresh process, warmed, then thousands of streams that are open and silent.
 import { sleep } from '../system/clock.ts';
 import { memory_bytes, tree } from '../system/proc.ts';
-import { type Figure, overTargets, wrongOf } from './figure.ts';
+import { type Figure, overTargets, SMALL, wrongOf } from './figure.ts';
 
 const WARM_STREAMS = 100;
 const WARM_MS = 500;
@@ -18,15 +18,14 @@ export const memory: Figure = {
   ],
   round: (bench, turn) =>
     overTargets('memory', bench, turn, 'streams', async ({ watch }, kind) => {
-      if (watch.proxy.length === 0 || kind.max_rate !== undefined) return null;
+      if (watch.proxy.length === 0) return null;
       const { load, plan, where } = bench;
       const streams = kind.limits?.idle_streams ?? plan.idle_streams;
       const fresh = await kind.start(where);
       try {
         const { aim } = fresh;
         const proxy = fresh.watch.proxy.flatMap(tree);
-        const scene = { kind: 'whole', bytes: 1024 } as const;
-        await load.closed({ aim, watch: fresh.watch, scene, concurrency: 8, warm_ms: 0, duration_ms: WARM_MS });
+        await load.closed({ aim, watch: fresh.watch, scene: SMALL, concurrency: 8, warm_ms: 0, duration_ms: WARM_MS });
         await load.hold({ aim, streams: Math.min(WARM_STREAMS, streams) });
         await load.release();
         await sleep(plan.idle_settle_ms);

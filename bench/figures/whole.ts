@@ -1,10 +1,12 @@
-// Whole answers, as many as it can: requests a second and CPU for each.
-import { type Figure, OTHERS, othersOf, overTargets, wrongOf } from './figure.ts';
+// Whole answers of 1 KB to requests of three sizes, as many as it can: requests a second and CPU for each.
+import { type Figure, OTHERS, othersOf, overTargets, SMALL, wrongOf } from './figure.ts';
 
-function wholeFigure(name: string, label: string, bytes: number): Figure {
+function wholeFigure(kb: number): Figure {
+  const name = `whole-${kb}k`;
+  const scene = { ...SMALL, asked_bytes: kb * 1024 };
   return {
     name,
-    title: (plan) => `Whole answers of ${label}, ${plan.concurrency} connections`,
+    title: (plan) => `Whole answers to requests of ${kb} KB, ${plan.concurrency} connections`,
     columns: [
       { key: 'rate', title: 'req/s', digits: 0 },
       { key: 'cpu', title: 'CPU µs/req', digits: 1, ratio: true },
@@ -14,18 +16,9 @@ function wholeFigure(name: string, label: string, bytes: number): Figure {
       OTHERS,
     ],
     round: (bench, turn) =>
-      overTargets(name, bench, turn, 'whole', async ({ aim, watch }, kind) => {
-        if (kind.max_rate !== undefined) return null;
-        const { concurrency, warm_ms, closed_ms } = bench.plan;
-        const job = {
-          aim,
-          watch,
-          scene: { kind: 'whole', bytes },
-          concurrency,
-          warm_ms,
-          duration_ms: closed_ms,
-        } as const;
-        const result = await bench.load.closed(job);
+      overTargets(name, bench, turn, 'whole', async ({ aim, watch }) => {
+        const { concurrency, warm_ms, closed_ms: duration_ms } = bench.plan;
+        const result = await bench.load.closed({ aim, watch, scene, concurrency, warm_ms, duration_ms });
         const { cost, answers } = result;
         const proxied = watch.proxy.length > 0;
         return {
@@ -43,5 +36,6 @@ function wholeFigure(name: string, label: string, bytes: number): Figure {
   };
 }
 
-export const whole1k: Figure = { ...wholeFigure('whole-1k', '1 KB', 1024), first: true };
-export const whole16k = wholeFigure('whole-16k', '16 KB', 16 * 1024);
+export const whole1k = wholeFigure(1);
+export const whole16k = wholeFigure(16);
+export const whole128k = wholeFigure(128);

@@ -20,8 +20,7 @@ let numbered = 1;
 
 export function requestBytes(aim: Aim, scene: Scene): Buffer {
   const body = requestBody(scene, aim.tee, aim.batch);
-  const path = isResponse(scene) ? 'responses' : 'chat/completions';
-  const head = `POST /v1/${path} HTTP/1.1\r\nhost: 127.0.0.1:${aim.port}\r\ncontent-type: application/json\r\naccept: application/json\r\nuser-agent: bench\r\n${aim.headers}content-length: ${Buffer.byteLength(body)}\r\n\r\n`;
+  const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:${aim.port}\r\ncontent-type: application/json\r\naccept: application/json\r\nuser-agent: bench\r\n${aim.headers}content-length: ${Buffer.byteLength(body)}\r\n\r\n`;
   return Buffer.from(head + body);
 }
 
@@ -30,11 +29,9 @@ export function expectation(aim: Aim, scene: Scene): Expected {
     body: scene.kind === 'whole' && aim.exact ? wholeAnswer(scene.bytes) : null,
     chunks: 'chunks' in scene ? scene.chunks : 1,
     attestation: aim.tee,
-    ends: isResponse(scene) ? ['response.completed'] : ['"finish_reason":"stop"', 'data: [DONE]'],
+    ends: ['"finish_reason":"stop"', 'data: [DONE]'],
   };
 }
-
-const isResponse = (scene: Scene): boolean => scene.kind === 'paced' && scene.form === 'response';
 
 /** Counts wrong answers and remembers the first. */
 export class Judge {

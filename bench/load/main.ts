@@ -3,11 +3,10 @@
 import type { LoadCalls } from '../jobs.ts';
 import { serveCalls } from '../system/calls.ts';
 import { closed } from './closed.ts';
-import { hold, leave, release } from './hold.ts';
-import { once } from './once.ts';
+import { hold, release } from './hold.ts';
 import { open } from './open.ts';
 import { paced } from './paced.ts';
 import { serial } from './serial.ts';
 
-const calls: LoadCalls = { closed, open, serial, once, paced, hold, release, leave };
+const calls: LoadCalls = { closed, open, serial, paced, hold, release };
 serveCalls(calls);

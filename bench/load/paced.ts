@@ -65,7 +65,7 @@ async function begin(
   judge: Judge,
   onChunk: (age_us: number) => void = () => {},
 ): Promise<Streams> {
-  const scene: Scene = { kind: 'paced', chunks, rate: job.rate, form: job.form };
+  const scene: Scene = { kind: 'paced', chunks, rate: job.rate };
   const nextRequest = requestSource(job.aim, scene);
   const expected = expectation(job.aim, scene);
   const ttft_us: number[] = [];

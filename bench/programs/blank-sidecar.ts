@@ -1,5 +1,4 @@
 // A sidecar without the simulated GPU's work: real socket, connection, scheduler and check, over evidence whose signatures cost a hash.
-// With BENCH_CHECK=0 without its check too: the gateway makes its own all the same, so what it is given must be right.
 import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { WebSocketServer } from 'ws';
@@ -16,9 +15,7 @@ const log = pino({ name: 'sidecar', level: config.log_level });
 const attester = await createQuickAttester(config.simulated_root_dir);
 const scheduler = createScheduler(attester, {
   ...config,
-  check: async (collected, nonce) => {
-    if (process.env.BENCH_CHECK !== '0') await checkCollected(collected, nonce, attester);
-  },
+  check: (collected, nonce) => checkCollected(collected, nonce, attester),
   onUnavailable: () => {},
 });
 

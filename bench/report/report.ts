@@ -11,10 +11,10 @@ const SATURATED =
 export function barsGrid({ bars }: Pick<Saved, 'bars'>): Grid {
   return {
     title: 'Bars',
-    heads: ['measured', 'bar', 'moonshot', ''],
-    lines: bars.map(({ what, text, bar, moonshot, verdict }) => ({
+    heads: ['measured', 'bar', 'goal', ''],
+    lines: bars.map(({ what, text, bar, goal, verdict }) => ({
       name: what,
-      cells: [text, bar, moonshot, verdict],
+      cells: [text, bar, goal, verdict],
     })),
   };
 }

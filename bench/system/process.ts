@@ -11,6 +11,8 @@ const children = new Set<ChildProcess>();
 
 export interface StartOptions {
   readonly env?: Record<string, string>;
+  /** By default this repository. */
+  readonly cwd?: string;
   /** A channel for calls (`calls.ts`). */
   readonly channel?: boolean;
 }
@@ -19,7 +21,7 @@ export interface StartOptions {
 export function start(command: readonly string[], options: StartOptions = {}): ChildProcess {
   // `exec` keeps the id, so that the id we know is the program's own.
   const child = spawn('/bin/sh', ['-c', 'ulimit -n "$(ulimit -Hn)"; exec "$@"', 'sh', ...command], {
-    cwd: ROOT,
+    cwd: options.cwd ?? ROOT,
     env: { ...process.env, ...options.env },
     stdio: options.channel ? ['ignore', 'ignore', 'inherit', 'ipc'] : ['ignore', 'ignore', 'pipe'],
   });
@@ -29,7 +31,7 @@ export function start(command: readonly string[], options: StartOptions = {}): C
   return child;
 }
 
-/** A TypeScript file of this repository in a Node of its own. */
+/** A TypeScript file of this repository, or of `cwd`, in a Node of its own. */
 export function startNode(
   script: string,
   options: StartOptions & { readonly flags?: readonly string[] } = {},

@@ -1,21 +1,12 @@
 // Everything that can be measured, in the order of the tables.
+import { ROOT } from '../system/process.ts';
 import { litellm, portkey } from './others.ts';
-import { ours, oursTee, oursTee50, oursTeeSnp, oursTeeTdx, oursTeeUnchecked, oursTeeUnsigned } from './ours.ts';
+import { beforeKinds, oursKinds } from './ours.ts';
 import { direct, haproxy, nginx, pipe } from './plain.ts';
 import type { TargetKind } from './target.ts';
 
-export const TARGETS: readonly TargetKind[] = [
-  direct,
-  nginx,
-  haproxy,
-  pipe,
-  portkey,
-  litellm,
-  ours,
-  oursTeeUnchecked,
-  oursTeeUnsigned,
-  oursTee,
-  oursTeeSnp,
-  oursTeeTdx,
-  oursTee50,
-];
+/** `before`: another checkout of this repository, which is measured beside this one. */
+export function targetsWith(before: string | null): readonly TargetKind[] {
+  const all = [direct, nginx, haproxy, pipe, portkey, litellm, ...oursKinds(ROOT)];
+  return before === null ? all : [...all, ...beforeKinds(before)];
+}

@@ -20,6 +20,7 @@ export const portkey: TargetKind = {
   name: 'portkey',
   about: `@portkey-ai/gateway ${PORTKEY} from npm, one process, provider openai with our backend as its host`,
   slow: true,
+  without: ['whole-128k'],
   async start({ backendPort }) {
     const folder = join(CACHE, `portkey-${PORTKEY}`);
     const script = join(folder, 'node_modules/@portkey-ai/gateway/build/start-server.js');
@@ -42,7 +43,7 @@ export const litellm: TargetKind = {
   about: `litellm[proxy] ${LITELLM} from PyPI, one worker, every model routed to our backend`,
   slow: true,
   // About 100 requests a second are all that it can do: 200 paced streams it cannot.
-  figures: ['whole-1k', 'latency', 'memory'],
+  without: ['whole-16k', 'whole-128k', 'paced'],
   limits: { low_rate: 20, idle_streams: 200 },
   async start({ backendPort, folder }) {
     const program = await installLitellm();

@@ -1,43 +1,17 @@
-// Our gateway, as an operator runs it: without tee, and with it over a simulated GPU.
+// Our gateway, as an operator runs it: without tee, and with it over a simulated GPU. Of this checkout, or of an earlier one.
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/node-flags.ts';
-import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/common/config.ts';
-import { freePort, type StartOptions, startNode } from '../system/process.ts';
+import { freePort, ROOT, type StartOptions, startNode } from '../system/process.ts';
 import { ready, type TargetKind, type Where } from './target.ts';
 
-/** `blank` is the real session, queue and check over an attester that signs nothing; `unchecked` does not check either. */
-type SidecarKind = 'simulated' | 'blank' | 'unchecked';
+/** `quick` is the real session, queue and check over a device that signs at the cost of a hash. */
+type SidecarKind = 'simulated' | 'quick';
 
-interface Variant {
-  readonly sidecar: 'none' | SidecarKind;
-  readonly collection_ms?: number;
-  /** A simulated processor signs as well, and takes a second for it. */
-  readonly cpu?: 'SEV_SNP' | 'TDX';
-}
-
-const CPU_MS = 1_000;
-
-function gatewayKind(name: string, about: string, variant: Variant): TargetKind {
-  const { sidecar, collection_ms = 0, cpu } = variant;
-  const env = cpu && { CPU_EVIDENCE: 'required', SIMULATED_CPU: cpu, SIMULATED_CPU_MS: String(CPU_MS) };
-  return {
-    name,
-    about,
-    ...(collection_ms > 0 ? { max_rate: 1e3 / collection_ms } : {}),
-    ...(sidecar === 'blank' || sidecar === 'unchecked' || cpu !== undefined ? { figures: ['whole-1k'] } : {}),
-    async start({ backendPort, folder }: Where) {
-      const port = await freePort();
-      const socket = join(folder, `sidecar-${port}.sock`);
-      const gateway = startGateway(name, { port, backendPort, socket });
-      const aim = { port, headers: '', tee: sidecar !== 'none', exact: true };
-      return ready(name, aim, {
-        proxy: gateway,
-        ...(sidecar === 'none'
-          ? {}
-          : { sidecar: startSidecar(sidecar, socket, folder, collection_ms, env && { env }) }),
-      });
-    },
-  };
+/** How a gateway or a sidecar is started, beside what it always is. */
+interface More extends Pick<StartOptions, 'env'> {
+  /** The checkout whose files, packages and flags of Node it has; by default this one. */
+  readonly root?: string;
 }
 
 export interface GatewayStart {
@@ -46,13 +20,46 @@ export interface GatewayStart {
   readonly socket: string;
 }
 
-export function startGateway(
-  name: string,
-  { port, backendPort, socket }: GatewayStart,
-  more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
-) {
+export const oursKinds = (root: string): TargetKind[] => [
+  gatewayKind('ours', root, null, 'the gateway in one process, requests without tee, its log on'),
+  gatewayKind('ours tee unsigned', root, 'quick', 'as tee, but signed at the cost of a hash, both checks included'),
+  gatewayKind('ours tee', root, 'simulated', 'every answer attested by the software twin, collection 0 ms'),
+];
+
+/** The same of another checkout, with its own sidecar. */
+export function beforeKinds(root: string): TargetKind[] {
+  const { status, stdout } = spawnSync('git', ['rev-parse', '--short=8', 'HEAD'], { cwd: root, encoding: 'utf8' });
+  const commit = status === 0 ? stdout.trim() : 'another checkout';
+  const about = (name: string) => `"ours${name}" of ${commit}`;
+  return [
+    gatewayKind('before', root, null, about('')),
+    gatewayKind('before tee unsigned', root, 'quick', about(' tee unsigned')),
+    gatewayKind('before tee', root, 'simulated', about(' tee')),
+  ];
+}
+
+function gatewayKind(name: string, root: string, sidecar: SidecarKind | null, about: string): TargetKind {
+  return {
+    name,
+    about,
+    // What the signature costs in software is in the first figure; an open stream takes the same memory with both.
+    without: sidecar === 'simulated' ? ['whole-16k', 'whole-128k'] : sidecar === 'quick' ? ['memory'] : [],
+    async start({ backendPort, folder }: Where) {
+      const port = await freePort();
+      const socket = join(folder, `sidecar-${port}.sock`);
+      const proxy = startGateway(name, { port, backendPort, socket }, { root });
+      const aim = { port, headers: '', tee: sidecar !== null, exact: true };
+      if (sidecar === null) return ready(name, aim, { proxy });
+      return ready(name, aim, { proxy, sidecar: startSidecar(sidecar, socket, 0, { root }) });
+    },
+  };
+}
+
+export function startGateway(name: string, { port, backendPort, socket }: GatewayStart, more: More = {}) {
+  const { root = ROOT } = more;
   return startNode('gateway/main.ts', {
-    flags: [...GATEWAY_FLAGS, ...profiling(name), ...(more.flags ?? [])],
+    cwd: root,
+    flags: [...flagsOf(root, 'gateway'), ...profiling(name)],
     env: {
       HOST: '127.0.0.1',
       PORT: String(port),
@@ -68,26 +75,27 @@ export function startGateway(
   });
 }
 
-export function startSidecar(
-  kind: SidecarKind,
-  socket: string,
-  folder: string,
-  collection_ms = 0,
-  more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
-) {
+export function startSidecar(kind: SidecarKind, socket: string, collection_ms = 0, more: More = {}) {
+  const { root = ROOT } = more;
   return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/programs/blank-sidecar.ts', {
-    flags: [...SIDECAR_FLAGS, ...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
+    cwd: root,
+    flags: [...flagsOf(root, 'sidecar'), ...profiling(`sidecar ${kind}`)],
     env: {
       SIDECAR_SOCKET: socket,
       ATTESTER: 'simulated',
       SIMULATED_COLLECTION_MS: String(collection_ms),
-      SIMULATED_ROOT_DIR: join(folder, 'simulated-root'),
+      SIMULATED_ROOT_DIR: `${socket}.root`,
       LOG_LEVEL: 'info',
       CANARY_INTERVAL_MS: '0',
-      ...(kind === 'unchecked' ? { BENCH_CHECK: '0' } : {}),
       ...more.env,
     },
   });
+}
+
+/** The flags of Node in the npm script that starts it. */
+function flagsOf(root: string, script: 'gateway' | 'sidecar'): string[] {
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  return (scripts[script] as string).split(' ').filter((word) => word.startsWith('--'));
 }
 
 /** BENCH_PROFILE names a folder for CPU profiles of our processes. A run with it is slower: its figures are not to be kept. */
@@ -100,32 +108,3 @@ function profiling(name: string): string[] {
     `--cpu-prof-name=${name.replaceAll(/\W+/g, '-')}-${Date.now()}.cpuprofile`,
   ];
 }
-
-export const ours = gatewayKind('ours', 'the gateway in one process, requests without tee, its log on', {
-  sidecar: 'none',
-});
-export const oursTee = gatewayKind('ours tee', 'every answer attested by the software twin, collection 0 ms', {
-  sidecar: 'simulated',
-});
-export const oursTeeUnsigned = gatewayKind(
-  'ours tee unsigned',
-  'as tee, but signed at the cost of a hash: the cost of tee without a signature in software, both checks included',
-  { sidecar: 'blank' },
-);
-export const oursTeeUnchecked = gatewayKind(
-  'ours tee unchecked',
-  'as unsigned, and the sidecar does not check: what is left of tee with the check of the gateway alone. Not how it is run',
-  { sidecar: 'unchecked' },
-);
-export const oursTeeSnp = gatewayKind('ours tee snp', 'as tee, in a session with a simulated SEV-SNP that takes 1 s', {
-  sidecar: 'simulated',
-  cpu: 'SEV_SNP',
-});
-export const oursTeeTdx = gatewayKind('ours tee tdx', 'as tee, in a session with a simulated TDX that takes 1 s', {
-  sidecar: 'simulated',
-  cpu: 'TDX',
-});
-export const oursTee50 = gatewayKind('ours tee 50 ms', 'as tee, with a collection of 50 ms, one at a time', {
-  sidecar: 'simulated',
-  collection_ms: 50,
-});

@@ -26,7 +26,7 @@ export const pipe: TargetKind = {
 
 export const nginx: TargetKind = {
   name: 'nginx',
-  about: 'one process, upstream connections kept, no log, no buffering (as event streams need it)',
+  about: 'one process, upstream connections kept, no log, responses not buffered (as event streams need it)',
   start: startNginx,
 };
 
@@ -43,7 +43,7 @@ async function startNginx({ backendPort, folder }: Where): Promise<Target> {
 pid ${file}.pid; error_log stderr crit;
 events { worker_connections 9000; }
 http {
-  access_log off; keepalive_requests 100000000; keepalive_timeout 600s; client_max_body_size 16m;
+  access_log off; client_body_buffer_size 256k; keepalive_requests 100000000; keepalive_timeout 600s; client_max_body_size 16m;
   ${temporary.join(' ')}
   upstream backend { server 127.0.0.1:${backendPort}; keepalive 512; keepalive_requests 100000000; }
   server {
@@ -56,9 +56,7 @@ http {
 }
 `,
   );
-  return ready(nginx.name, plainAim(port), {
-    proxy: start([program, '-c', file, '-e', 'stderr']),
-  });
+  return ready('nginx', plainAim(port), { proxy: start([program, '-c', file, '-e', 'stderr']) });
 }
 
 export const haproxy: TargetKind = {

@@ -18,19 +18,17 @@ export interface Target {
   stop(): Promise<void>;
 }
 
-/** A way to start a target. `traits` say which figures it is part of. */
+/** A way to start a target. */
 export interface TargetKind {
   readonly name: string;
   /** One line for the legend under the tables. */
   readonly about: string;
   /** Not part of a quick run, unless it is named. */
   readonly slow?: boolean;
-  /** The figures that it is part of; absent: all. */
-  readonly figures?: readonly string[];
+  /** The figures that it is no part of. */
+  readonly without?: readonly string[];
   /** What it can take, where the plan's is too much: requests a second as a low load, silent streams. */
   readonly limits?: { readonly low_rate: number; readonly idle_streams: number };
-  /** How many answers a second it can give at most, where something other than the proxy bounds it. */
-  readonly max_rate?: number;
   /** @throws {Unavailable} when it cannot run here. */
   start(where: Where): Promise<Target>;
 }

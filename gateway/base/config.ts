@@ -321,3 +321,13 @@ function keyFrom(file: string | undefined): string | null {
 export const VERSION = (
   JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }
 ).version;
+
+/** How Node is started for the gateway. `package.json`, the image and the systemd unit repeat these flags; a test compares them. */
+export const NODE_FLAGS = [
+  // limits/memory.ts counts this heap and its young generation of 3 × 16 MiB. By default V8 derives both from the machine's memory: the young
+  // generation would be 3 × 64 MiB from 4 GiB on, and 3 × 32 in the 2 GiB of compose.yaml, which then would not be enough.
+  '--max-old-space-size=320',
+  '--max-semi-space-size=16',
+  // ML-KEM in WebCrypto, which opens sealed requests, is experimental in Node 24: each process would log about seven lines of warnings.
+  '--disable-warning=ExperimentalWarning',
+] as const;

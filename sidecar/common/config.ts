@@ -235,13 +235,3 @@ function withPath(url: string, path: string): string {
   const base = url.replace(/\/+$/, '');
   return base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;
 }
-
-// How Node is started for the sidecar. `package.json`, the image and the systemd unit repeat these flags; a test compares them.
-
-export const NODE_FLAGS = [
-  // In a quiet minute V8's memory reducer drops shapes of objects that are not in use, and with them the code compiled for them: for
-  // seconds after a pause the sidecar's own work cost three times as much. Without it dead objects are still collected.
-  '--no-memory-reducer',
-  // A larger young generation would double the memory of responses that wait for a batch.
-  '--max-semi-space-size=4',
-] as const;

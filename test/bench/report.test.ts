@@ -10,6 +10,7 @@ import { chart } from '../../bench/report/chart.ts';
 import { markdown } from '../../bench/report/report.ts';
 import { type FigureResult, summarise } from '../../bench/report/results.ts';
 import type { Saved } from '../../bench/report/saved.ts';
+import { requestBody } from '../../bench/scene.ts';
 
 const row = (name: string, values: Record<string, number>, wrong: string | null = null): Measured => ({
   name,
@@ -21,35 +22,36 @@ const verdictOf = (result: FigureResult, what: RegExp) =>
   judge(BARS, [result]).find((bar) => what.test(bar.what)) ?? { verdict: 'no such bar', value: null };
 
 describe('the bars', () => {
-  const against = /against nginx$/;
+  const against = /^CPU of a whole answer to 1 KB, against the bare/;
   it.each([
-    [30, 'moonshot'],
-    [50, 'pass'],
-    [73, 'MISS'],
-  ])('say of %i µs where nginx takes 20: %s', (cpu, verdict) => {
-    expect(verdictOf(whole([row('nginx', { cpu: 20 }), row('ours', { cpu })]), against).verdict).toBe(verdict);
+    [15, 'goal'],
+    [22, 'pass'],
+    [31, 'MISS'],
+  ])('say of %i µs where the bare pipe takes 20: %s', (cpu, verdict) => {
+    expect(verdictOf(whole([row('pipe', { cpu: 20 }), row('ours', { cpu })]), against).verdict).toBe(verdict);
   });
 
   it('take the median of the ratios within a round, not a ratio of medians', () => {
-    const round = (nginx: number, ours: number) => [row('nginx', { cpu: nginx }), row('ours', { cpu: ours })];
+    const round = (pipe: number, ours: number) => [row('pipe', { cpu: pipe }), row('ours', { cpu: ours })];
     const { value } = verdictOf(whole(round(10, 20), round(40, 120), round(20, 200)), against);
     expect(value).toBe(3);
   });
 
   it('count nothing in which an answer was wrong, and nothing that was not measured', () => {
-    const wrong = whole([row('nginx', { cpu: 20 }), row('ours', { cpu: 30 }, '3 wrong, first: status 500')]);
+    const wrong = whole([row('pipe', { cpu: 20 }), row('ours', { cpu: 30 }, '3 wrong, first: status 500')]);
     expect(verdictOf(wrong, against)).toMatchObject({ verdict: 'not measured', text: '"ours" does not count' });
     expect(verdictOf(whole([row('ours', { cpu: 30 })]), against).verdict).toBe('not measured');
   });
 
   it('ask for more where more is better', () => {
     const rates = (ours: number) => whole([row('portkey', { rate: 1000 }), row('ours', { rate: ours })]);
-    expect(verdictOf(rates(11_000), /Portkey/).verdict).toBe('MISS');
-    expect(verdictOf(rates(26_000), /Portkey/).verdict).toBe('moonshot');
+    expect(verdictOf(rates(4_900), /Portkey/)).toMatchObject({ verdict: 'MISS', text: '4.90×', bar: '≥ 5×' });
+    expect(verdictOf(rates(5_100), /Portkey/).verdict).toBe('pass');
   });
 
   it('take the direct time off where a proxy is judged by what it adds', () => {
-    const rounds = [[row('direct', { p50: 100 }), row('nginx', { p50: 150 }), row('ours', { p50: 170 })]];
+    const tee = (name: string, p50: number) => row(`${name} tee unsigned`, { p50 });
+    const rounds = [[row('direct', { p50: 100 }), tee('before', 150), tee('ours', 170)]];
     expect(verdictOf({ figure: latency, rounds }, /low load/).value).toBeCloseTo(1.4);
   });
 });
@@ -108,7 +110,7 @@ describe('the choice of what is measured', () => {
 
   it('takes the beginning of a name, keeps the yardsticks, and prefers a whole name', () => {
     const { figures, kinds } = choose(['whole', 'ours'], [], true);
-    expect(names(figures)).toEqual(['whole-1k', 'whole-16k']);
+    expect(names(figures)).toEqual(['whole-1k', 'whole-16k', 'whole-128k']);
     expect(names(kinds)).toEqual(['direct', 'nginx', 'pipe', 'ours']);
   });
 
@@ -119,7 +121,20 @@ describe('the choice of what is measured', () => {
     expect(names(choose([], [], false).kinds)).toContain('litellm');
   });
 
+  it('has rows of another checkout only where one is named', () => {
+    const before = ['before', 'before tee unsigned', 'before tee'];
+    expect(names(choose([], [], true).kinds)).not.toContain('before');
+    expect(names(choose([], [], true, '.').kinds).slice(-3)).toEqual(before);
+  });
+
   it('refuses a name that nothing has', () => {
     expect(() => choose(['nothing'], [], true)).toThrow(TypeError);
+  });
+});
+
+describe('a request', () => {
+  it.each([1, 16, 128])('of %i KB has exactly as many bytes, with tee and without', (kb) => {
+    const scene = { kind: 'whole', bytes: 1024, asked_bytes: kb * 1024 } as const;
+    for (const tee of [false, true]) expect(Buffer.byteLength(requestBody(scene, tee))).toBe(kb * 1024);
   });
 });

@@ -12,7 +12,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sidecar: ['proto', 'node', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
   gateway: ['proto', 'node', 'sealed', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
   page: ['proto', 'verify'],
-  demo: ['gateway/base/config.ts', 'gateway/node-flags.ts', 'sidecar/common/config.ts'],
+  demo: ['gateway/base/config.ts'],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/support'],
 };
 

@@ -1,6 +1,6 @@
 // The gateway as a process of its own on a free port, as an operator starts it.
 import { fileURLToPath } from 'node:url';
-import { NODE_FLAGS } from '../../gateway/node-flags.ts';
+import { NODE_FLAGS } from '../../gateway/base/config.ts';
 import { eventually } from './harness.ts';
 import { ROOT, type RunningProcess, startCommand } from './process.ts';
 import { healthOn } from './refusals.ts';

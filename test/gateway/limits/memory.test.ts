@@ -3,9 +3,8 @@ import { readFileSync } from 'node:fs';
 import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { type GatewayConfig, loadConfig } from '../../../gateway/base/config.ts';
+import { type GatewayConfig, loadConfig, NODE_FLAGS } from '../../../gateway/base/config.ts';
 import { checkMemory, connectionsWithin, memoryNeeded, totalBytes } from '../../../gateway/limits/memory.ts';
-import { NODE_FLAGS } from '../../../gateway/node-flags.ts';
 import { COMPOSE } from '../../faults/attacks/compose.ts';
 
 const MiB = 1024 * 1024;
