@@ -97,9 +97,9 @@ class Call implements Dispatcher.DispatchHandler, BackendCall {
     this.#controller = controller;
   }
 
-  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ReceivedHeaders): void {
     if (status < 200) return this.#interim();
-    const { head, reusable } = headOf(status, controller.rawHeaders as readonly Buffer[]);
+    const { head, reusable } = headOf(status, headers);
     // A server may send 408 as it closes an idle connection (RFC 9110 §15.5.9); it crosses a request that is on its way.
     if (status === 408 && this.#reused && /\bclose\b/i.test(head.headers.connection ?? ''))
       throw new BackendFault('unsolicited', 'the end of an idle connection');
@@ -197,34 +197,30 @@ function releasing(request: Dispatcher.DispatchOptions): Dispatcher.DispatchOpti
   return { ...request, headers, body: reading };
 }
 
-/** Reads the head from its raw fields. @throws {BackendFault} not_http for a framing that other parsers may read in another way. */
+type ReceivedHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+/** @throws {BackendFault} not_http for a framing that other parsers may read in another way. */
 function headOf(
   status: number,
-  fields: readonly Buffer[],
+  { 'content-length': length, date: _, ...received }: ReceivedHeaders,
 ): { readonly head: ResponseHead; readonly reusable: boolean } {
-  const headers: Record<string, string> = Object.create(null);
-  for (let i = 0; i < fields.length; i += 2) {
-    const name = (fields[i] as Buffer).toString('latin1').toLowerCase();
-    const value = (fields[i + 1] as Buffer).toString('latin1').replace(/^[ \t]+|[ \t]+$/g, '');
-    headers[name] = headers[name] === undefined ? value : `${headers[name]}, ${value}`;
-  }
+  const headers: IncomingHttpHeaders = {};
+  for (const [name, value] of Object.entries(received)) headers[name] = trimmed(value);
   const coding = headers['transfer-encoding'];
   if (coding !== undefined && coding.toLowerCase() !== 'chunked')
     throw new BackendFault('not_http', 'a transfer coding other than chunked');
-  const { 'content-length': length, date: _, ...rest } = headers;
   // These have no content, whatever their headers say (RFC 9112 §6.3).
   const empty = status === 204 || status === 304;
-  // The bytes after a 204 that announces chunks may be that content and not the next response.
-  const ambiguous = status === 204 && coding !== undefined;
   return {
-    head: {
-      status,
-      headers: rest as IncomingHttpHeaders,
-      length: length === undefined || empty ? null : Number(length),
-    },
-    reusable: !ambiguous,
+    head: { status, headers, length: length === undefined || empty ? null : Number(length) },
+    // The bytes after a 204 that announces chunks may be that content and not the next response.
+    reusable: status !== 204 || coding === undefined,
   };
 }
+
+/** Joins the values of one name, without the white space at the end (RFC 9112 §5). */
+const trimmed = (value: string | readonly string[] = ''): string =>
+  (typeof value === 'string' ? value : value.join(', ')).replace(/[ \t]+$/, '');
 
 /** Tells the client only what it can act on. The details stay in `cause`. */
 function problemOf(cause: Error, hasHead: boolean): Problem {
@@ -249,6 +245,8 @@ function problemOf(cause: Error, hasHead: boolean): Problem {
  * would be read as the response to the next request. Bytes that arrive while a connection rests end it.
  */
 const REST_MS = 25;
+/** The shortest time between two checks for connections that have rested. */
+const REST_CHECK_MS = 5;
 /** Idle connections are closed before the backend closes them: uvicorn does after 5 s, when a request may already be on its way. */
 const KEEP_ALIVE_MS = 4_000;
 /**
@@ -265,6 +263,8 @@ class ConnectionPool {
   readonly #idle = new Map<Connection, Owner>();
   /** The connections of each owner that have rested. The last is used first. The others may stay idle until they are closed. */
   readonly #rested = new Map<Owner, Connection[]>();
+  /** Idle connections that still rest, in the order in which they became idle. */
+  readonly #resting: { readonly connection: Connection; readonly owner: Owner; readonly until_ms: number }[] = [];
   #retired: (() => void) | null = null;
 
   /** `silence_ms`: the longest time for which a connection may receive nothing while it carries a request. */
@@ -302,15 +302,31 @@ class ConnectionPool {
     this.#idle.set(connection, owner);
     if (this.#idle.size > MAX_IDLE) this.#dropOldest(null);
     else if (this.#idle.size > MAX_IDLE_OF_OWNER) this.#limitOwner(owner);
-    // After the process was blocked, pending bytes are read before an immediate runs. They must be seen before the rest ends.
-    setTimeout(() => setImmediate(() => this.#finishRest(connection, owner)), REST_MS).unref();
+    this.#resting.push({ connection, owner, until_ms: performance.now() + REST_MS });
+    if (this.#resting.length === 1) this.#scheduleRest(REST_MS);
   }
 
-  #finishRest(connection: Connection, owner: Owner): void {
-    if (!this.#idle.has(connection)) return;
-    const rested = this.#rested.get(owner) ?? [];
-    rested.push(connection);
-    this.#rested.set(owner, rested);
+  #scheduleRest(after_ms: number): void {
+    setTimeout(() => {
+      const now_ms = performance.now();
+      // After the process was blocked, pending bytes are read before an immediate runs. They must be seen before the rest ends.
+      setImmediate(() => this.#finishRest(now_ms));
+    }, after_ms).unref();
+  }
+
+  #finishRest(now_ms: number): void {
+    let count = 0;
+    for (const { connection, owner, until_ms } of this.#resting) {
+      if (until_ms > now_ms) break;
+      count++;
+      if (!this.#idle.has(connection)) continue;
+      const rested = this.#rested.get(owner);
+      if (rested === undefined) this.#rested.set(owner, [connection]);
+      else rested.push(connection);
+    }
+    this.#resting.splice(0, count);
+    const [first] = this.#resting;
+    if (first !== undefined) this.#scheduleRest(Math.max(REST_CHECK_MS, Math.ceil(first.until_ms - now_ms)));
   }
 
   /** Closes the connection, and ends its request. */

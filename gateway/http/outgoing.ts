@@ -29,19 +29,22 @@ export interface Outgoing {
 
 export type OutgoingEvent = 'close' | 'drain' | 'finish';
 
+const COMMON: readonly (readonly [string, string])[] = [
+  ['cache-control', 'no-store'],
+  ['x-content-type-options', 'nosniff'],
+  ['content-security-policy', "default-src 'none'; frame-ancestors 'none'; sandbox"],
+  ['referrer-policy', 'no-referrer'],
+];
+
 /** The headers of every response. */
-export function commonHeaders(id: string): Record<string, string> {
-  return {
-    'x-request-id': id,
-    'cache-control': 'no-store',
-    'x-content-type-options': 'nosniff',
-    'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
-    'referrer-policy': 'no-referrer',
-  };
-}
+export const commonHeaders = (id: string): Record<string, string> => ({
+  'x-request-id': id,
+  ...Object.fromEntries(COMMON),
+});
 
 export function setCommonHeaders(outgoing: Pick<Outgoing, 'setHeader'>, id: string): void {
-  for (const [name, value] of Object.entries(commonHeaders(id))) outgoing.setHeader(name, value);
+  outgoing.setHeader('x-request-id', id);
+  for (const [name, value] of COMMON) outgoing.setHeader(name, value);
 }
 
 /** `req-` and 122 random bits among 32 hexadecimal digits. */
