@@ -3,7 +3,7 @@ import type { Batch } from '../../proto/attestation/batch.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Hello, KeysFrame, Phases } from '../../proto/frames.ts';
 import type { FailureCode } from '../../verify/index.ts';
-import type { Outgoing } from '../http/outgoing.ts';
+import type { Outgoing } from '../http/messages.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
 import type { Watch } from '../telemetry/telemetry.ts';

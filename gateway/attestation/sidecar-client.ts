@@ -6,9 +6,8 @@ import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Failed, Hello, SessionFrame, SharedKeys, Signed } from '../../proto/frames.ts';
 import { delayAfter } from '../base/backoff.ts';
 import { Problem } from '../base/problem.ts';
-import { ClientGone } from '../http/request.ts';
-import { createPermits, type Permits } from '../limits/permits.ts';
-import { type Checker, unchecked } from './checker.ts';
+import { ClientGone } from '../http/messages.ts';
+import { createPermits, type Permits } from '../limits/concurrency.ts';
 import {
   type Attested,
   type Members,
@@ -18,7 +17,7 @@ import {
   type Sidecar,
   type SidecarState,
 } from './interfaces.ts';
-import { createSessions, noSession, timedOut, unavailable } from './sessions.ts';
+import { type Checker, createSessions, noSession, timedOut, unavailable, unchecked } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
 /** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */

@@ -3,16 +3,23 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
 import { buildConnector, Client as Connection, type Dispatcher, errors } from 'undici';
+import { EventScanner } from '../../proto/stream/sse.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Backend, BackendCall, BackendRequest, Headers, ResponseHandler, ResponseHead } from './backend.ts';
 import { BackendFault, faultOf } from './errors.ts';
-import { type ResponseLimits, ResponseMeter } from './response-limits.ts';
 
 const DISCONNECT_WITHIN_MS = 500;
 const CONNECT_TIMEOUT_MS = 5_000;
 /** Limit for the head of a response, and for its trailers. */
 const MAX_HEAD_BYTES = 64 * 1024;
+
+interface ResponseLimits {
+  readonly max_stream_bytes: number;
+  readonly max_stream_events: number;
+  /** The time from the request to the last byte. */
+  readonly max_answer_ms: number;
+}
 
 interface BackendOptions extends ResponseLimits {
   readonly backend_url: string;
@@ -235,6 +242,46 @@ function problemOf(cause: Error, hasHead: boolean): Problem {
     return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });
   if (kind === 'not_http') return new Problem('backend_bad_response', 'The backend did not answer in HTTP.', { cause });
   return new Problem('backend_unreachable', 'The backend cannot be reached.', { cause, retryAfterSeconds: 1 });
+}
+
+// Limits of one response.
+
+/** Counts one response against its limits. The time is checked when a chunk arrives; between chunks the limit on silence applies. */
+export class ResponseMeter {
+  readonly #limits: ResponseLimits;
+  readonly #began_ms = performance.now();
+  #stream = false;
+  #bytes = 0;
+  readonly #scanner = new EventScanner();
+
+  constructor(limits: ResponseLimits) {
+    this.#limits = limits;
+  }
+
+  head({ headers }: ResponseHead): void {
+    this.#stream = /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
+  }
+
+  /** Returns the limit that the response exceeds with this chunk, or null. */
+  exceeds(chunk: Buffer): Problem | null {
+    const { max_answer_ms, max_stream_bytes, max_stream_events } = this.#limits;
+    if (performance.now() - this.#began_ms > max_answer_ms)
+      return new Problem('backend_timeout', `The answer was not complete within ${max_answer_ms} ms (MAX_ANSWER_MS).`);
+    if (!this.#stream) return null;
+    this.#bytes += chunk.length;
+    this.#scanner.scan(chunk);
+    if (this.#bytes > max_stream_bytes)
+      return new Problem(
+        'backend_bad_response',
+        `The stream is longer than ${max_stream_bytes} bytes (MAX_STREAM_BYTES).`,
+      );
+    if (this.#scanner.events > max_stream_events)
+      return new Problem(
+        'backend_bad_response',
+        `The stream has more than ${max_stream_events} events (MAX_STREAM_EVENTS).`,
+      );
+    return null;
+  }
 }
 
 // The connections to the backend. An idle connection is reused by its owner only, and rests before it is reused. undici's own pool has no

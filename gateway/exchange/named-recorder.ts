@@ -10,7 +10,7 @@ import { bufferOf, EMPTY, LineHash } from '../base/bytes.ts';
 import type { Problem } from '../base/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
 import { type Observed, type StreamRecorder, unreadable } from './recorder.ts';
-import { spliced } from './splice.ts';
+import { spliced } from './relay.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;

@@ -14,8 +14,7 @@ import { errorOf } from '../backend/errors.ts';
 import { LineHash } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
-import { errorEvent } from './relay.ts';
-import { spliced } from './splice.ts';
+import { errorEvent, spliced } from './relay.ts';
 
 /** An event's kind, by which the delivery decides how to send it. */
 export type Observed =

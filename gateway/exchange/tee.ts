@@ -10,7 +10,7 @@ import type { ResponseHead } from '../backend/backend.ts';
 import { TEE_COPIES } from '../base/bounds.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { Outgoing } from '../http/outgoing.ts';
+import type { Outgoing } from '../http/messages.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Tee } from '../offload/jobs.ts';

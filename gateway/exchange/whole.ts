@@ -4,8 +4,7 @@ import type { ResponseHead } from '../backend/backend.ts';
 import { ChunkBuffer, EMPTY } from '../base/bytes.ts';
 import { asProblem } from '../base/problem.ts';
 import { answerTooLarge } from '../offload/jobs.ts';
-import { type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
-import { spliced } from './splice.ts';
+import { type Delivery, headersOf, type Port, spliced, type TeeExchange } from './relay.ts';
 
 export function wholeDelivery(
   head: ResponseHead,

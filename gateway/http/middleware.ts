@@ -14,8 +14,7 @@ import { type Allowance, addressOf, type Rates } from '../limits/rates.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import { restOfDay_ms, type UsageBook } from '../usage/usage.ts';
 import type { Context, Handler, HttpBindings, Middleware } from './context.ts';
-import { linger, newId, type Outgoing, setCommonHeaders } from './outgoing.ts';
-import { ClientGone } from './request.ts';
+import { ClientGone, linger, newId, type Outgoing, setCommonHeaders } from './messages.ts';
 
 export interface AdmissionDeps {
   readonly config: GatewayConfig;

@@ -1,7 +1,4 @@
 // The HTTP server: its limits, and the checks of a request before it reaches a route.
-
-import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import {
   createServer,
   type IncomingMessage,
@@ -10,18 +7,17 @@ import {
   type ServerResponse,
   STATUS_CODES,
 } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { SecureContextOptions } from 'node:tls';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { where } from '../../node/log.ts';
-import { ConfigError, type TlsFiles } from '../base/config.ts';
+import { MAX_UNSERVED_BYTES } from '../base/bounds.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { isHost, originForm } from '../base/target.ts';
-import { commonHeaders, linger, newId } from './outgoing.ts';
-import { limitUnserved } from './unserved.ts';
+import { commonHeaders, linger, newId } from './messages.ts';
+import type { Credentials } from './tls.ts';
 
 interface HttpOptions {
   /** Time from a connection's first byte to the end of its request's headers. */
@@ -269,52 +265,76 @@ export function createDrain(server: Server): Drain {
   };
 }
 
-// TLS, with a certificate and key from two files that are read again when they change.
+// Limits for input that is not served, and that Node keeps: heads that have not ended, and requests that came behind another. All
+// connections share them, because nobody is authenticated yet.
 
-/** The options of Node's TLS server. */
-type Credentials = SecureContextOptions & { readonly honorCipherOrder: boolean };
+/** What Node keeps of a head: each name and value is a string of its own. */
+const HEAD_COST = 4;
+/** What Node keeps of a request that came behind another. */
+const REQUEST_BYTES = 1_500;
+/** How often heads are counted. Until then, a fast network brings some 100 MB. */
+const COUNT_MS = 100;
 
-/** TLS 1.3, and only those ciphers of TLS 1.2 that authenticate and have forward secrecy (RFC 9325 §4.2). */
-const CIPHERS = [
-  'TLS_AES_128_GCM_SHA256',
-  'TLS_AES_256_GCM_SHA384',
-  'TLS_CHACHA20_POLY1305_SHA256',
-  'ECDHE-ECDSA-AES128-GCM-SHA256',
-  'ECDHE-RSA-AES128-GCM-SHA256',
-  'ECDHE-ECDSA-AES256-GCM-SHA384',
-  'ECDHE-RSA-AES256-GCM-SHA384',
-  'ECDHE-ECDSA-CHACHA20-POLY1305',
-  'ECDHE-RSA-CHACHA20-POLY1305',
-];
-const WATCH_MS = 5_000;
-
-/** @throws {ConfigError} a file cannot be read, or the two do not belong together. */
-export function readCredentials(files: TlsFiles): Credentials {
-  const cert = read('TLS_CERT_FILE', files.tls_cert_file);
-  const key = read('TLS_KEY_FILE', files.tls_key_file);
-  let matches: boolean;
-  try {
-    matches = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
-  } catch (cause) {
-    throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its PEM key', { cause });
-  }
-  if (!matches) throw new ConfigError('TLS_KEY_FILE is not the key of the certificate in TLS_CERT_FILE');
-  return { cert, key, minVersion: 'TLSv1.2', ciphers: CIPHERS.join(':'), honorCipherOrder: true };
+interface Input {
+  /** Bytes of requests that were served. */
+  served_bytes: number;
+  /** Requests that came behind another. */
+  behind: number;
 }
 
-/** Calls `changed` when either file has been written or replaced. @returns a function that stops watching. */
-export function watchCredentials(files: TlsFiles, changed: () => void, every_ms = WATCH_MS): () => void {
-  const paths = [files.tls_cert_file, files.tls_key_file];
-  for (const path of paths) watchFile(path, { interval: every_ms, persistent: false }, changed);
-  return () => {
-    for (const path of paths) unwatchFile(path, changed);
+interface Unserved {
+  /** All that has been read on this connection belongs to requests that are served. */
+  served(socket: Socket): void;
+  /** A request came behind another. Closes the connection where there are too many of them. */
+  behind(socket: Socket): void;
+}
+
+/** `isServing`: a response is in progress on the connection, so that what it brings is a body, or comes behind a request. */
+function limitUnserved(server: Server, isServing: (socket: Socket) => boolean): Unserved {
+  const inputs = new Map<Socket, Input>();
+  let behind = 0;
+  server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
+    inputs.set(socket, { served_bytes: 0, behind: 0 });
+    socket.once('close', () => {
+      behind -= inputs.get(socket)?.behind ?? 0;
+      inputs.delete(socket);
+    });
+  });
+
+  function served(socket: Socket): void {
+    const input = inputs.get(socket);
+    if (input !== undefined) input.served_bytes = socket.bytesRead;
+  }
+
+  /** Closes the connections with the longest heads until the others are within the limit. */
+  function check(): void {
+    const heads: [Socket, number][] = [];
+    let bytes = 0;
+    for (const [socket, { served_bytes }] of inputs) {
+      if (isServing(socket)) served(socket);
+      else if (socket.bytesRead > served_bytes) {
+        heads.push([socket, socket.bytesRead - served_bytes]);
+        bytes += socket.bytesRead - served_bytes;
+      }
+    }
+    if (HEAD_COST * bytes <= MAX_UNSERVED_BYTES) return;
+    heads.sort(([, a], [, b]) => b - a);
+    for (const [socket, length] of heads) {
+      socket.destroy();
+      bytes -= length;
+      if (HEAD_COST * bytes <= MAX_UNSERVED_BYTES) return;
+    }
+  }
+
+  const timer = setInterval(check, COUNT_MS).unref();
+  server.once('close', () => clearInterval(timer));
+  return {
+    served,
+    behind(socket) {
+      const input = inputs.get(socket);
+      if (input === undefined) return;
+      input.behind++;
+      if (++behind * REQUEST_BYTES > MAX_UNSERVED_BYTES) socket.destroy();
+    },
   };
-}
-
-function read(variable: string, path: string): Buffer {
-  try {
-    return readFileSync(path);
-  } catch (cause) {
-    throw new ConfigError(`${variable} cannot be read: ${(cause as NodeJS.ErrnoException).code}`, { cause });
-  }
 }

@@ -14,7 +14,7 @@ import {
 } from '../../proto/openai.ts';
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
 import { Problem } from '../base/problem.ts';
-import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
+import { bodyText, MAX_JSON_VALUES } from '../http/messages.ts';
 import { type Caller, checkModel } from '../keys/keys.ts';
 
 export type Endpoint = 'chat' | 'completion';

@@ -3,10 +3,10 @@
 import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../base/bounds.ts';
 import { bufferOf, MANY_BYTES } from '../base/bytes.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
-import type { Outgoing } from '../http/outgoing.ts';
-import { ClientGone } from '../http/request.ts';
+import type { Outgoing } from '../http/messages.ts';
+import { ClientGone } from '../http/messages.ts';
 import type { Caller } from '../keys/keys.ts';
-import { createPermits, type Permits } from '../limits/permits.ts';
+import { createPermits, type Permits } from '../limits/concurrency.ts';
 import {
   type Draft,
   type DraftInput,

@@ -6,7 +6,7 @@ import { readLimited } from '../../verify/service.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';
-import { readBody } from '../http/request.ts';
+import { readBody } from '../http/messages.ts';
 
 /** NVIDIA's names for its RIMs: `NV_GPU_DRIVER_GH100_550.90.07`. */
 const RIM_ID = /^NV_[A-Za-z0-9_.]{1,120}$/;

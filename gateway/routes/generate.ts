@@ -7,7 +7,7 @@ import { Problem } from '../base/problem.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
 import type { Bindings, Context } from '../http/context.ts';
-import { readBody } from '../http/request.ts';
+import { readBody } from '../http/messages.ts';
 import type { Endpoint } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';

@@ -10,7 +10,7 @@ import { withoutQuery } from '../base/target.ts';
 import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import { isProvable, openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
 import type { Context } from '../http/context.ts';
-import { readBody } from '../http/request.ts';
+import { readBody } from '../http/messages.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
 import { beginsObject } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';

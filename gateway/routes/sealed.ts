@@ -22,8 +22,7 @@ import type { GatewayConfig } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { mediaType } from '../exchange/relay.ts';
 import type { Bindings, Context, Middleware } from '../http/context.ts';
-import { commonHeaders, newId } from '../http/outgoing.ts';
-import { ClientGone } from '../http/request.ts';
+import { ClientGone, commonHeaders, newId } from '../http/messages.ts';
 import type { SealingKeys } from '../sealing/keys.ts';
 import {
   checkDate,

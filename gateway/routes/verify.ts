@@ -11,7 +11,7 @@ import type { Sidecar } from '../attestation/interfaces.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { errorBody, Problem } from '../base/problem.ts';
 import type { Context, Middleware } from '../http/context.ts';
-import { readBody } from '../http/request.ts';
+import { readBody } from '../http/messages.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import type { Verdict, Verifier } from '../verifier/verifier.ts';
 import { REPORTS } from './openapi/verification.ts';

@@ -10,7 +10,7 @@ import {
   type VerificationReport,
 } from '../../verify/index.ts';
 import { earOf } from '../../verify/service.ts';
-import { MAX_JSON_VALUES } from '../http/request.ts';
+import { MAX_JSON_VALUES } from '../http/messages.ts';
 import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 
 /**

@@ -4,9 +4,8 @@ import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../base
 import { MANY_BYTES } from '../base/bytes.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { Outgoing } from '../http/outgoing.ts';
-import type { BodyLimits } from '../http/request.ts';
-import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
+import type { BodyLimits, Outgoing } from '../http/messages.ts';
+import { createPermits, type PermitLimits, type Permits } from '../limits/concurrency.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
 import { type Share, Shares } from './shares.ts';

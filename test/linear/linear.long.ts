@@ -23,7 +23,7 @@ const MIN_PRODUCTIONS = 60;
 const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/*.ts': "an operator's settings, and what puts the parts together",
   'gateway/attestation/interfaces.ts': 'types, and a list of codes',
-  'gateway/attestation/{attest,checker,check-worker,sessions,sidecar-client}.ts':
+  'gateway/attestation/{attest,check-worker,sessions,sidecar-client}.ts':
     'what a sidecar says, frames.ts, sidecar-link.ts and report-check.ts read',
   'gateway/attestation/{store-memory,store-shared}.ts': 'keep bytes by an id of bounded length',
   'gateway/backend/backend.ts': 'types',
@@ -34,14 +34,14 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/base/{backoff,bounds}.ts': 'they compute numbers',
   'gateway/base/config.ts': "an operator's settings",
   'gateway/base/store-connection.ts': 'the connection to a server that keeps our own values',
-  'gateway/http/{context,middleware,outgoing}.ts': 'they count requests and hand them on',
+  'gateway/http/{context,middleware,tls}.ts': 'they count requests and hand them on',
   'gateway/http/document.ts': 'our own documents; two headers are looked at once',
   'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
   'gateway/keys/followed-files.ts': "hands on an operator's files",
   'gateway/limits/{concurrency,memory}.ts':
     "they count, by keys and addresses of bounded length; the machine's own limits",
-  'gateway/limits/permits.ts': 'counts requests',
+  'gateway/limits/concurrency.ts': 'counts requests',
   'gateway/verifier/shares.ts': 'counts bytes',
   'gateway/offload/{pool,thread,worker}.ts': 'what they hand to a thread, jobs.ts reads',
   'gateway/routes/{attestation,generate,status,verify}.ts': 'what they hand on, others read',

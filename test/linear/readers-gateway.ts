@@ -4,10 +4,10 @@ import { EventEmitter } from 'node:events';
 import type { Attestor } from '../../gateway/attestation/interfaces.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
 import type { ResponseHead } from '../../gateway/backend/backend.ts';
+import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { rewriteError } from '../../gateway/backend/errors.ts';
 import { toBackend, toClient } from '../../gateway/backend/headers.ts';
 import { modelsIn } from '../../gateway/backend/probe.ts';
-import { ResponseMeter } from '../../gateway/backend/response-limits.ts';
 import { ChunkBuffer } from '../../gateway/base/bytes.ts';
 import { decodedPath, isHost, originForm, originOf } from '../../gateway/base/target.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
@@ -22,7 +22,7 @@ import {
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
-import { readBody } from '../../gateway/http/request.ts';
+import { readBody } from '../../gateway/http/messages.ts';
 import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
@@ -239,7 +239,7 @@ export const gatewayReaders: readonly Reader[] = [
   ]),
   reader('gateway/backend/probe: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
   reader('gateway/backend/errors: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inChunks('gateway/backend/response-limits: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
+  ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
   prepared(
     'gateway/backend/headers: toBackend and toClient',
     ['heads of answers'],
@@ -257,7 +257,7 @@ export const gatewayReaders: readonly Reader[] = [
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
   ...inChunks(
-    'gateway/http/request: readBody',
+    'gateway/http/messages: readBody',
     ['JSON'],
     async (pieces) => {
       const incoming = Object.assign(new EventEmitter(), { headers: {}, destroyed: false });

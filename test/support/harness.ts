@@ -7,7 +7,7 @@ import { type Logger, pino } from 'pino';
 import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/base/config.ts';
 import { createHttpServer } from '../../gateway/http/server.ts';
-import { createPermits } from '../../gateway/limits/permits.ts';
+import { createPermits } from '../../gateway/limits/concurrency.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';

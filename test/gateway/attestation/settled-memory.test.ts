@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import type { Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
-import { createPermits } from '../../../gateway/limits/permits.ts';
+import { createPermits } from '../../../gateway/limits/concurrency.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../../proto/frames.ts';
 import { type Folder, temporaryFolder, UNCHECKED } from '../../support/harness.ts';

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { Attested, Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
-import { createPermits } from '../../../gateway/limits/permits.ts';
+import { createPermits } from '../../../gateway/limits/concurrency.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../../proto/frames.ts';
 import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../../support/harness.ts';

@@ -4,8 +4,8 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import type { Context } from '../../../gateway/http/context.ts';
+import { ClientGone, readBody } from '../../../gateway/http/messages.ts';
 import { type AdmissionDeps, verifyBounded } from '../../../gateway/http/middleware.ts';
-import { ClientGone, readBody } from '../../../gateway/http/request.ts';
 import { ANYONE } from '../../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../../gateway/limits/concurrency.ts';
 

@@ -5,7 +5,7 @@ import OpenAI from 'openai';
 import { Agent, fetch } from 'undici';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../gateway/base/config.ts';
-import { readCredentials, watchCredentials } from '../../../gateway/http/server.ts';
+import { readCredentials, watchCredentials } from '../../../gateway/http/tls.ts';
 import { chatAnswer, chatStream } from '../../support/backend.ts';
 import { writeCertificate } from '../../support/certificate.ts';
 import { CHAT } from '../../support/client.ts';

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { MANY_BYTES } from '../../../gateway/base/bytes.ts';
-import { MAX_JSON_VALUES } from '../../../gateway/http/request.ts';
+import { MAX_JSON_VALUES } from '../../../gateway/http/messages.ts';
 import { ANYONE, type Caller, NO_LIMITS } from '../../../gateway/keys/keys.ts';
 import {
   type Endpoint,
