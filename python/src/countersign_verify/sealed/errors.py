@@ -18,6 +18,7 @@ MESSAGES: Final = {
     "answer_not_sealed": "What came back is not sealed: the attested machine did not write it, and it is not handed over.",
     "edge_refused": "What stands before the attested machine refused the request, without opening it.",
     "overloaded": "The gateway is at its limit, and did not open the request.",
+    "store_unavailable": "The store in which gateways keep what they have opened is away, so the request was not opened.",
     "sealed_required": "The gateway takes sealed requests alone, and this one did not reach it sealed.",
     "sealed_replayed": "The gateway had this sealed request before: something in between sent it twice.",
     "sealed_key_unknown": "The gateway cannot open what is sealed to the key of its own verified session.",

@@ -42,7 +42,14 @@ _WITHHELD = {
     b"accept-encoding",
 }
 """Headers that are of a connection, and others that mean nothing inside."""
-_OUTER_CODES = ("overloaded", "sealed_required", "sealed_replayed", "sealed_key_unknown", "sealed_malformed")
+_OUTER_CODES = (
+    "overloaded",
+    "store_unavailable",
+    "sealed_required",
+    "sealed_replayed",
+    "sealed_key_unknown",
+    "sealed_malformed",
+)
 """Codes of the gateway itself, for what it did not open. Every other refusal counts as one of the edge."""
 _SIZES = (1024, 4 * 1024, 16 * 1024, 64 * 1024)
 
