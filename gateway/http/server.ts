@@ -106,12 +106,15 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     options.tls === null
       ? createServer(serverOptions, listener)
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
-  const unserved = limitUnserved(server, (socket) => running(socket) !== null);
+  const unserved = limitUnserved(
+    server,
+    (socket) => running(socket) !== null || latest.get(socket)?.incoming.complete === false,
+  );
   // Node drops headers above this number silently. Twice our limit lets `faultOf` see that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
   server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    if (running(incoming.socket) === null) outgoing.writeContinue();
+    if (running(incoming.socket) === null && !ending.has(incoming.socket)) outgoing.writeContinue();
     server.emit('request', incoming, outgoing);
   });
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
@@ -289,7 +292,7 @@ interface Unserved {
   behind(socket: Socket): void;
 }
 
-/** `isServing`: a response is in progress on the connection, so that what it brings is a body, or comes behind a request. */
+/** `isServing`: what the connection brings is the body of a request, or comes behind one. */
 function limitUnserved(server: Server, isServing: (socket: Socket) => boolean): Unserved {
   const inputs = new Map<Socket, Input>();
   let behind = 0;
