@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Duplex, Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { ChunkBuffer } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 
@@ -150,13 +150,3 @@ export function setCommonHeaders(outgoing: Pick<Outgoing, 'setHeader'>, id: stri
 
 /** `req-` and 122 random bits among 32 hexadecimal digits. */
 export const newId = (): string => `req-${randomUUID().replaceAll('-', '')}`;
-
-/** How long a client may take to read its last response before the connection is cut. */
-const LINGER_MS = 1_000;
-
-/** Ends our side of a connection and reads on for a while: a client that still sends would lose its response if it were cut at once. */
-export function linger(socket: Duplex): void {
-  socket.end();
-  socket.resume();
-  setTimeout(() => socket.destroy(), LINGER_MS).unref();
-}

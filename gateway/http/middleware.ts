@@ -14,7 +14,8 @@ import { type Allowance, addressOf, type Rates } from '../limits/rates.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import { restOfDay_ms, type UsageBook } from '../usage/usage.ts';
 import type { Context, Handler, HttpBindings, Middleware } from './context.ts';
-import { ClientGone, linger, newId, type Outgoing, setCommonHeaders } from './messages.ts';
+import { ClientGone, newId, type Outgoing, setCommonHeaders } from './messages.ts';
+import { linger } from './sliced-connection.ts';
 
 export interface AdmissionDeps {
   readonly config: GatewayConfig;

@@ -16,7 +16,8 @@ import { where } from '../../node/log.ts';
 import { MAX_UNSERVED_BYTES } from '../base/bounds.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { isHost, originForm } from '../base/target.ts';
-import { commonHeaders, linger, newId } from './messages.ts';
+import { commonHeaders, newId } from './messages.ts';
+import { linger, type SlicedConnection, sliceConnections } from './sliced-connection.ts';
 import type { Credentials } from './tls.ts';
 
 interface HttpOptions {
@@ -42,6 +43,8 @@ type Fetch = Parameters<typeof getRequestListener>[0];
 interface Exchange {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
+  /** The read of the connection that completed its head. */
+  readonly read: number;
 }
 
 /**
@@ -75,17 +78,20 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   const endAfter = (socket: Duplex, { outgoing }: Exchange): void => {
     if (ending.has(socket)) return;
     ending.add(socket);
-    socket.pause();
-    outgoing.once('finish', () => linger(socket));
+    (socket as SlicedConnection).stop();
+    if (outgoing.writableFinished) linger(socket);
+    else outgoing.once('finish', () => linger(socket));
   };
   /** Calls `serve`, unless another response is in progress. */
   const take = (incoming: IncomingMessage, outgoing: ServerResponse, serve: () => void): void => {
     const { socket } = incoming;
-    const before = running(socket);
-    if (before !== null || ending.has(socket)) unserved.behind(socket);
-    if (before !== null) return endAfter(socket, before);
+    const { reads: read } = socket as Duplex as SlicedConnection;
+    const before = latest.get(socket);
+    const isBehind = before !== undefined && (running(socket) !== null || before.read === read);
+    if (isBehind || ending.has(socket)) unserved.behind(socket);
+    if (isBehind) return endAfter(socket, before);
     if (ending.has(socket)) return;
-    latest.set(socket, { incoming, outgoing });
+    latest.set(socket, { incoming, outgoing, read });
     unserved.served(socket);
     outgoing.once('close', () => unserved.served(socket));
     serve();
@@ -110,6 +116,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     server,
     (socket) => running(socket) !== null || latest.get(socket)?.incoming.complete === false,
   );
+  sliceConnections(server);
   // Node drops headers above this number silently. Twice our limit lets `faultOf` see that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;

@@ -34,7 +34,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/base/{backoff,bounds}.ts': 'they compute numbers',
   'gateway/base/config.ts': "an operator's settings",
   'gateway/base/store-connection.ts': 'the connection to a server that keeps our own values',
-  'gateway/http/{context,middleware,tls}.ts': 'they count requests and hand them on',
+  'gateway/http/{context,middleware,sliced-connection,tls}.ts': 'they count requests and hand them on',
   'gateway/http/document.ts': 'our own documents; two headers are looked at once',
   'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
