@@ -78,6 +78,7 @@ export class SlicedConnection extends Duplex {
   override resume(): this {
     if (this.#stopped) return this;
     clearInterval(this.#watch);
+    this.#socket.resume();
     return super.resume();
   }
 

@@ -51,7 +51,7 @@ function begin(prompt: string): Promise<Socket> {
 
 describe('a stream without tee', () => {
   it.each([
-    ['a long prompt', 60_000],
+    ['a long prompt', 120_000],
     ['a prompt that a thread reads', 500_000],
   ])('keeps nothing of %s', async (_, length) => {
     for (const socket of await Promise.all(Array.from({ length: STREAMS }, () => begin('warm')))) socket.destroy();
