@@ -63,9 +63,9 @@ export class SlicedConnection extends Duplex {
     return this;
   }
 
-  /** Node calls this after the last response. */
+  /** Node and Hono's adaptor call this after the last response. */
   destroySoon(): void {
-    this.end(() => this.destroy());
+    linger(this);
   }
 
   override pause(): this {
