@@ -195,12 +195,7 @@ function closeWithoutDraining({ incoming, outgoing }: HttpBindings): void {
   if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse) || socket === null) return;
   if (Number(incoming.headers['content-length'] ?? Number.POSITIVE_INFINITY) <= MANY_BYTES) return;
   outgoing.once('finish', () => {
-    if (incoming.complete) return;
-    // On `finish` Node begins to discard the body; the pause comes after that.
-    setImmediate(() => {
-      socket.pause();
-      linger(socket);
-    });
+    if (!incoming.complete) linger(socket);
   });
 }
 

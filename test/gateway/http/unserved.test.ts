@@ -2,6 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { MAX_UNSERVED_BYTES } from '../../../gateway/base/bounds.ts';
+import { chatAnswer } from '../../support/backend.ts';
 import { CHAT, chat } from '../../support/client.ts';
 import { eventually } from '../../support/harness.ts';
 import { get, raw } from '../../support/raw.ts';
@@ -46,5 +47,20 @@ describe('clients that send heads without an end', () => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(again.closed()).toBe(0);
     for (const socket of again.sockets) socket.destroy();
+  });
+});
+
+describe('clients that send many requests behind one that is not answered yet', () => {
+  it('are let go past what is kept for all; others are served', async () => {
+    const waiting = 300;
+    service.backend.script = () => {};
+    const requests = get('/v1/things') + 'GET / HTTP/1.1\r\nhost:h\r\n\r\n'.repeat(140);
+    const { sockets, closed } = flood(waiting, requests);
+    await eventually(() => closed() > 0, 10_000);
+    expect(closed()).toBeLessThan(waiting);
+    service.backend.script = chatAnswer('Here.');
+    expect((await chat(service.gateway.url, CHAT)).status).toBe(200);
+    for (const socket of sockets) socket.destroy();
+    await eventually(() => closed() === waiting);
   });
 });
