@@ -43,8 +43,8 @@ type Fetch = Parameters<typeof getRequestListener>[0];
 interface Exchange {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
-  /** The read of the connection that completed its head. */
-  readonly read: number;
+  /** The bytes that had been read by then. Requests that came in one read are behind one another. */
+  readonly bytes_read: number;
 }
 
 /**
@@ -85,13 +85,13 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   /** Calls `serve`, unless another response is in progress. */
   const take = (incoming: IncomingMessage, outgoing: ServerResponse, serve: () => void): void => {
     const { socket } = incoming;
-    const { reads: read } = socket as Duplex as SlicedConnection;
+    const bytes_read = socket.bytesRead;
     const before = latest.get(socket);
-    const isBehind = before !== undefined && (running(socket) !== null || before.read === read);
+    const isBehind = before !== undefined && (running(socket) !== null || before.bytes_read === bytes_read);
     if (isBehind || ending.has(socket)) unserved.behind(socket);
     if (isBehind) return endAfter(socket, before);
     if (ending.has(socket)) return;
-    latest.set(socket, { incoming, outgoing, read });
+    latest.set(socket, { incoming, outgoing, bytes_read });
     unserved.served(socket);
     outgoing.once('close', () => unserved.served(socket));
     serve();

@@ -1,12 +1,13 @@
-// A client's connection as Node's HTTP server gets it: what was read at once comes in slices. Node parses all requests of a chunk before
-// the server can stop it, and keeps more than a kilobyte for each.
+// A client's connection as Node's HTTP server gets it: many requests that were read at once come in slices. Node parses all requests of a
+// chunk before the server can stop it, and keeps more than a kilobyte for each.
 import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 
-/** The shortest request has 26 bytes. */
+/** A slice is longer only where no head ends in the rest of it, as in a body. The shortest request has 26 bytes. */
 const SLICE_BYTES = 4 * 1024;
+const HEAD_END = '\r\n\r\n';
 /** The bytes that are read of a client that gets no further response. */
 const MAX_DISCARDED_BYTES = 1024 * 1024;
 
@@ -14,14 +15,13 @@ type Callback = (error?: Error | null) => void;
 
 export class SlicedConnection extends Duplex {
   readonly #socket: Socket;
-  #reads = 0;
   #stopped = false;
   #discarded_bytes = 0;
   #watch: NodeJS.Timeout | undefined;
 
   /** `socket`: TCP, or the decrypted side of TLS. */
   constructor(socket: Socket) {
-    super({ readableHighWaterMark: SLICE_BYTES, writableHighWaterMark: socket.writableHighWaterMark });
+    super({ readableHighWaterMark: socket.readableHighWaterMark, writableHighWaterMark: socket.writableHighWaterMark });
     this.#socket = socket;
     socket
       .on('data', (bytes: Buffer) => this.#slice(bytes))
@@ -33,20 +33,18 @@ export class SlicedConnection extends Duplex {
 
   #slice(bytes: Buffer): void {
     if (this.#stopped) return this.#discard(bytes.length);
-    this.#reads++;
     let more = true;
-    for (let at = 0; at < bytes.length; at += SLICE_BYTES) more = this.push(bytes.subarray(at, at + SLICE_BYTES));
+    for (let at = 0, end: number; at < bytes.length; at = end) {
+      const found = bytes.indexOf(HEAD_END, at + SLICE_BYTES);
+      end = found === -1 ? bytes.length : found + HEAD_END.length;
+      more = this.push(bytes.subarray(at, end));
+    }
     if (!more) this.#socket.pause();
   }
 
   #discard(bytes: number): void {
     this.#discarded_bytes += bytes;
     if (this.#discarded_bytes > MAX_DISCARDED_BYTES) this.#socket.pause();
-  }
-
-  /** The number of reads so far. Requests that came in one read are behind one another. */
-  get reads(): number {
-    return this.#reads;
   }
 
   get remoteAddress(): string | undefined {
