@@ -160,10 +160,12 @@ class Call implements Dispatcher.DispatchHandler, BackendCall {
   /**
    * Decides whether the request is sent once more, on a new connection. A backend may close an idle connection just as a request goes out
    * on it (llama-server does after every stream), or send a 408 as it closes. The first connection must have carried a response before, and
-   * must have failed that way: with a 408, or at once and before a head.
+   * must have failed that way: before the request was sent, with a 408, or at once and before a head.
    */
   #mayRepeat(cause: Error): boolean {
-    if (!this.#repeatable || this.#repeated || this.#hasHead || !this.#reused) return false;
+    if (this.#repeated || this.#hasHead || !this.#reused) return false;
+    if (this.#controller === null) return true;
+    if (!this.#repeatable) return false;
     const kind = faultOf(cause);
     return (
       kind === 'unsolicited' || (kind === 'disconnected' && performance.now() - this.#sent_ms < DISCONNECT_WITHIN_MS)
