@@ -23,15 +23,23 @@ export function createLog(
   onExit: (flush: () => void) => void = (flush) => void process.once('exit', flush),
 ): Logger {
   const options = { name: 'gateway', level };
+  /** A full disk may have taken half of a line. */
+  let cut = false;
   // Without a handler Node would end the process and every running response.
-  out.on?.('error', () => {});
+  out.on?.('error', () => {
+    cut = true;
+  });
   if (out.isTTY) return pino(options, { write: (line: string) => void out.write(prettyLine(line)) });
   let buffer = '';
   let timer: NodeJS.Timeout | null = null;
   const chunks: string[] = [];
   /** Chunks are written one at a time: the stream would join those that wait, and a full pipe would cut them anywhere. */
   const send = () => {
-    while (chunks.length > 0 && (out.writableLength ?? 0) === 0) out.write(chunks.shift() as string, send);
+    while (chunks.length > 0 && (out.writableLength ?? 0) === 0) {
+      const start = cut ? '\n' : '';
+      cut = false;
+      out.write(start + chunks.shift(), send);
+    }
   };
   const flush = () => {
     clearTimeout(timer ?? undefined);

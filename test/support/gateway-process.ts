@@ -50,7 +50,8 @@ export async function startGatewayProcess(
     started
       .output()
       .split('\n')
-      .filter((line) => line.startsWith('{'))
+      // A full disk takes half of a line.
+      .filter((line) => /^\{.*\}$/.test(line))
       .map((line) => JSON.parse(line) as Record<string, unknown>);
   const listening = () => lines().filter((line) => line.msg === 'listening');
   await eventually(() => listening().length > 0 || started.child.exitCode !== null, 20_000).catch((error) => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createLog } from '../../gateway/telemetry/log.ts';
+import { createLog, type Out } from '../../gateway/telemetry/log.ts';
 import { prettyLine } from '../../node/log.ts';
 import { createLog as createSidecarLog } from '../../sidecar/server/server.ts';
 import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../support/backend.ts';
@@ -225,6 +225,23 @@ describe('lines on their way out', () => {
     const lines = () => pieces.join('').trimEnd().split('\n');
     await eventually(() => lines().length === 200);
     expect(lines().map((line) => JSON.parse(line).i)).toEqual(Array.from({ length: 200 }, (_, i) => i));
+  });
+
+  it('after one that a full disk took half of begin on a line of their own', async () => {
+    const written: string[] = [];
+    const out = new PassThrough();
+    out.on('data', (chunk) => written.push(String(chunk)));
+    const exits: (() => void)[] = [];
+    const log = createLog('info', out as unknown as Out, (flush) => exits.push(flush));
+    log.info('one');
+    exits[0]?.();
+    out.emit('error', new Error('ENOSPC'));
+    log.info('two');
+    exits[0]?.();
+    log.info('three');
+    exits[0]?.();
+    await eventually(() => written.length === 3);
+    expect(written.map((chunk) => chunk.startsWith('\n'))).toEqual([false, true, false]);
   });
 
   it('are lost when nobody takes them, and memory does not grow', () => {
