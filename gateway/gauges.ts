@@ -152,20 +152,33 @@ export function registerGauges(
 }
 
 /** Registers the metrics of the backends in BACKENDS_FILE. Without it there are none of these. */
-export function registerBackends(registry: Registry, backends: Pick<Backends, 'states' | 'failovers'>): void {
+export function registerBackends(
+  registry: Registry,
+  backends: Pick<Backends, 'states' | 'failures' | 'failovers'>,
+): void {
   const registers = [registry];
   new Counter({
     name: 'countersign_backend_failovers_total',
-    help: 'Requests sent on because a backend could not be connected to. Only with BACKENDS_FILE.',
+    help: 'Requests sent on because a backend could not be reached. Only with BACKENDS_FILE.',
     registers,
     collect() {
       this.reset();
       this.inc(backends.failovers);
     },
   });
+  new Counter({
+    name: 'countersign_backend_failures_total',
+    help: 'Requests that a backend failed, by reason.',
+    labelNames: ['backend', 'reason'] as const,
+    registers,
+    collect() {
+      this.reset();
+      for (const [backend, reason, count] of backends.failures) this.inc({ backend, reason }, count);
+    },
+  });
   new Gauge({
     name: 'countersign_backend_up',
-    help: 'Whether a backend, by name or place from 0, is up: 1 or 0. Only with BACKENDS_FILE.',
+    help: 'Whether a backend (name or index) is up: 1 or 0.',
     labelNames: ['backend'] as const,
     registers,
     collect() {

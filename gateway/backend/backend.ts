@@ -99,6 +99,8 @@ export interface Backends extends Backend {
   }[];
   /** Whether each is up, by name. */
   readonly states: readonly (readonly [name: string, up: boolean])[];
+  /** How many requests failed, by name and reason, since the start. */
+  readonly failures: readonly (readonly [name: string, reason: string, count: number])[];
   /** Requests that were sent to a further backend, since the start. */
   readonly failovers: number;
 }

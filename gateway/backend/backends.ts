@@ -17,7 +17,8 @@ import type {
   ResponseHead,
 } from './backend.ts';
 import { type BackendEntry, BackendsFileError, readBackendsFile } from './backends-file.ts';
-import { Replica, reasonOf } from './replica.ts';
+import type { Observation } from './health.ts';
+import { Replica } from './replica.ts';
 
 // Load balancing: the backends that serve a model, and the next one of them.
 
@@ -112,6 +113,7 @@ class RoutedCall implements ResponseHandler, BackendCall {
   readonly #began_ms = performance.now();
   readonly #tried = new Set<Replica>();
   #replica: Replica;
+  #observation: Observation;
   #call: BackendCall;
   #cancelled = false;
 
@@ -121,6 +123,7 @@ class RoutedCall implements ResponseHandler, BackendCall {
     this.#request = request;
     this.#handler = handler;
     this.#replica = chooser.next(request, this.#tried) as Replica;
+    this.#observation = this.#replica.observe(request);
     this.#call = this.#send();
   }
 
@@ -131,28 +134,34 @@ class RoutedCall implements ResponseHandler, BackendCall {
   }
 
   head(head: ResponseHead): void {
-    if (head.status < 500) this.#replica.succeeded();
+    this.#observation.head(head);
     this.#handler.head(head);
   }
 
   data(chunk: Buffer): void {
+    this.#observation.data();
     this.#handler.data(chunk);
   }
 
   end(): void {
     this.#handler.end();
+    this.#observation.end();
   }
 
   /** Tries another backend only if no byte of the request was sent, because a response must not be computed twice. */
   fail(problem: Problem, unsent = false): void {
-    if (!unsent || this.#chooser.closed || this.#cancelled) return this.#handler.fail(problem);
-    this.#replica.failed(reasonOf(problem));
+    this.#observation.fail(problem);
+    // A request that cannot be sent at all is no fault of the backend.
+    const unreachable = unsent && problem.code === 'backend_unreachable';
+    if (!unreachable || this.#chooser.closed || this.#cancelled) return this.#handler.fail(problem);
+    this.#replica.unreachable(problem);
     if (performance.now() - this.#began_ms > FAILOVER_MS) return this.#handler.fail(problem);
     try {
       const next = this.#chooser.next(this.#request, this.#tried);
       if (next === null) return this.#handler.fail(problem);
       this.#chooser.failedOver();
       this.#replica = next;
+      this.#observation = next.observe(this.#request);
       this.#call = this.#send();
     } catch (error) {
       this.#handler.fail(asProblem(error));
@@ -169,6 +178,7 @@ class RoutedCall implements ResponseHandler, BackendCall {
 
   cancel(): void {
     this.#cancelled = true;
+    this.#observation.cancel();
     this.#call.cancel();
   }
 }
@@ -247,6 +257,11 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger)
     get states() {
       return current().replicas.map(({ name, up }) => [name, up] as const);
     },
+    get failures() {
+      return current().replicas.flatMap(({ name, failures }) =>
+        [...failures].map(([reason, count]) => [name, reason, count] as const),
+      );
+    },
     get failovers() {
       return failovers;
     },
@@ -269,7 +284,7 @@ async function modelsOf(table: Table): Promise<readonly Model[]> {
   const probed = up.length === 0 ? table.replicas : up;
   const probes = await Promise.all(probed.map((replica) => replica.probe()));
   if (probes.every(({ models }) => models === null)) {
-    if (probes.some(({ error }) => error === null))
+    if (probes.some(({ answered }) => answered))
       throw new Problem('backend_bad_response', 'No backend answered with a list of models.');
     throw new Problem('backend_unreachable', 'No backend can be reached.', { retryAfterSeconds: 1 });
   }

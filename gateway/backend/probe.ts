@@ -20,6 +20,8 @@ interface Limits {
 interface Collected {
   /** null: no head arrived. */
   readonly status: number | null;
+  /** Content-Type; empty where there is none. */
+  readonly type: string;
   /** The whole body of a 200 within the limit; null otherwise. */
   readonly body: Buffer | null;
   /** The fault that ended the call; null: a response ended it, or its limit in bytes. */
@@ -36,10 +38,11 @@ export function collect(
     const chunks: Buffer[] = [];
     let bytes = 0;
     let status: number | null = null;
+    let type = '';
     const finish = (body: Buffer | null, fault: Collected['fault'] = null) => {
       clearTimeout(timer);
       call.cancel();
-      resolve({ status, body, fault });
+      resolve({ status, type, body, fault });
     };
     const method = request.body === null ? 'GET' : 'POST';
     const call = backend.call(
@@ -47,6 +50,7 @@ export function collect(
       {
         head(head) {
           status = head.status;
+          type = head.headers['content-type'] ?? '';
           if (status !== 200 || max_bytes === 0) finish(null);
         },
         data(chunk) {

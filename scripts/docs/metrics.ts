@@ -19,7 +19,7 @@ export async function describedMetrics(): Promise<Described[]> {
   createAccounting(registry, null, null);
   const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0, oldest_ms: 0 };
   const store = { usage: { entries: 0, bytes: 0 } } as never;
-  registerBackends(registry, { states: [], failovers: 0 });
+  registerBackends(registry, { states: [], failures: [], failovers: 0 });
   const canary = { result: { state: 'off' as const } };
   registerGauges(registry, { sidecar, store, audit: null, canary, version: '', running: () => 0 });
   const labels = new Map(
@@ -54,7 +54,7 @@ else that a client wrote.
 |---|---|---|---|
 ${rows}
 
-Those with the label \`key\` are there only with API keys.
+Those with the label \`key\` need API keys, those with \`backend\` \`BACKENDS_FILE\`.
 
 NVIDIA's programs (\`nvtrust\`, \`nvattest\`) collect and appraise in one step, which counts as collection.
 
@@ -62,6 +62,6 @@ The [Grafana dashboard](grafana/README.md) shows these metrics; the [alert rules
 
 ## The process
 
-[prom-client](https://github.com/siimon/prom-client) describes those that begin with \`process_\` or \`nodejs_\`. The event loop is sampled every 100 ms, so only a delay above 0.1 s is lateness.
+[prom-client](https://github.com/siimon/prom-client) describes those that begin with \`process_\` or \`nodejs_\`. The event loop is sampled every 100 ms: only more is lateness.
 `;
 }

@@ -57,6 +57,7 @@ export const IS_IT_UP: readonly Panel[] = [
     'none',
     {
       text: 'Backends that a gateway finds down. Their requests go to others that serve the model.',
+      alerts: ['CountersignBackendDown'],
       empty: SEVERAL,
       redFrom: 1,
     },
@@ -97,6 +98,15 @@ export const IS_IT_UP: readonly Panel[] = [
       empty: SEVERAL,
     },
     by('backend', `min by (backend) (countersign_backend_up{${JOB}})`),
+  ),
+  panel(
+    'Failed by each backend',
+    'reqps',
+    {
+      text: 'Requests that failed in each backend: statuses from 500, connections that break, silence, answers that are not the API’s. After three in a row the gateway tries the backend itself.',
+      empty: SEVERAL,
+    },
+    by('backend', rate('countersign_backend_failures_total', 'backend')),
   ),
   panel(
     'Went to a further backend',

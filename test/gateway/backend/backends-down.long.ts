@@ -156,15 +156,19 @@ describe('a backend', () => {
     const { url, backends } = await stageOf(2);
     expect(await turns(url, 2)).toEqual([0, 1]);
     const [first] = backends as [Backend];
+    const { models } = first;
     first.models = null;
     first.script = failingProbe(503);
     await eventually(async () => (await health(url)).backend.backends[0].state === 'down');
     expect(await turns(url, 3)).toEqual([1, 1, 1]);
-    // What tells nothing of models is up all the same.
+    // What lists no models is down too.
     first.script = failingProbe(404);
+    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    expect(await turns(url, 3)).toEqual([1, 1, 1]);
+    expect(await modelsAt(url)).toEqual(['m1']);
+    first.models = models;
     await eventually(async () => (await health(url)).backend.backends[0].state === 'up');
     expect(new Set(await turns(url, 4))).toEqual(new Set([0, 1]));
-    expect(await modelsAt(url)).toEqual(['m1']);
   });
 
   it('is asked although its probe fails where there is no other', async () => {

@@ -138,11 +138,15 @@ describe('a request', () => {
       { url: all[1]?.url?.replace('/v1', '/other/v1') },
       { url: all[2]?.url, api_key_file: keyFile(folder.path, 'two') },
     ]);
+    const other = backends[1] as Backend;
+    const { script, models } = other;
+    // Probes at the other path are the script's.
+    other.script = (request, response) =>
+      (request.method === 'GET' ? answer(models as string) : script)(request, response);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     afterwards(() => agent.destroy());
     for (let i = 0; i < 6; i++) await ask(`${url}/v1/chat/completions`, { body: JSON.stringify(CHAT), agent });
     const asked = backends.map(({ seen }) =>
-      // Probes at the other path are the script's.
       seen
         .filter(({ method }) => method === 'POST')
         .map(({ url, headers }) => [url, headers.host, headers.authorization]),
