@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import { ConfigError, type GatewayConfig } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { followFiles, type ReadFollowed } from '../keys/followed-files.ts';
-import { noSuchModel } from '../keys/keys.ts';
+import { noSuchModel } from '../keys/models.ts';
 import type {
   BackendCall,
   BackendRequest,

@@ -1,6 +1,7 @@
 // Decides which headers cross the gateway, in each direction. Hop-by-hop headers never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
-import { keyIn } from '../keys/keys.ts';
+import { type Caller, keyIn } from '../keys/keys.ts';
+import { mayForward } from '../keys/models.ts';
 import type { Headers } from './backend.ts';
 
 export const HOP_BY_HOP = [
@@ -118,14 +119,14 @@ function holdsKey(value: string | string[], key: string | undefined): boolean {
 }
 
 /** The headers of the backend's request. The gateway asks for no compression, because it attests the bytes of the response. */
-export function toBackend(headers: IncomingHttpHeaders, apiKey: string | null): Headers {
+export function toBackend(headers: IncomingHttpHeaders, apiKey: string | null, caller: Caller): Headers {
   const listed = connectionListed(headers.connection);
   const key = /^\S+ +(\S+)$/.exec(headers.authorization ?? '')?.[1] ?? keyIn(headers);
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value !== undefined && !isWithheldFromBackend(name) && !listed?.has(name) && !holdsKey(value, key))
-      out[name] = value;
+    if (value === undefined || isWithheldFromBackend(name) || listed?.has(name) || holdsKey(value, key)) continue;
+    if (mayForward(caller, name)) out[name] = value;
   }
   out['accept-encoding'] = 'identity';
   if (apiKey !== null) out.authorization = `Bearer ${apiKey}`;

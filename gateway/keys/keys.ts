@@ -2,7 +2,6 @@
 
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { isObject, topLevelMembers } from '../../proto/json.ts';
 import { Problem } from '../base/problem.ts';
 import { withoutQuery } from '../base/target.ts';
 
@@ -115,61 +114,6 @@ export function callerOf(table: KeyTable, headers: IncomingHttpHeaders): Caller 
       headers: { 'www-authenticate': 'Bearer' },
     });
   return caller;
-}
-
-// Models: which ones a key may request. The body is not checked for a key without a list.
-
-/** Limit for a client's text in an error message. */
-const MAX_SHOWN = 128;
-
-/** Rejects a name that occurs twice in any case: Go's encoding/json ignores case, and parsers take the first or the last of duplicates. */
-function checkNames(names: readonly string[]): void {
-  const seen = new Set<string>();
-  for (const name of names) {
-    const one = folded(name);
-    if (seen.has(one) || (one === folded('model') && name !== 'model')) {
-      const shown = name.slice(0, MAX_SHOWN);
-      const message = `${shown}: this API key's requests name each member once, in whatever case, and model in lower case.`;
-      throw new Problem('invalid_request', message, { param: shown });
-    }
-    seen.add(one);
-  }
-}
-
-/** Maps names that are equal under Unicode's simple or full case folding to one text, and a few more, such as ı and i. */
-const folded = (name: string) => name.toLowerCase().toUpperCase();
-
-/**
- * Rejects a model that the key may not use. The message is OpenAI's own, and the same as for a model that does not exist.
- * @param text the body that `value` was parsed from
- * @throws {Problem} model_not_found; invalid_request where it is not clear which model the backend would take.
- */
-export function checkModel({ limits: { models } }: Caller, text: string, value: unknown): void {
-  if (models === null) return;
-  const model = (value as { model?: unknown } | null)?.model;
-  const names = isObject(value) ? topLevelMembers(text).map(({ key }) => key) : [];
-  checkNames(names);
-  if (typeof model !== 'string' || !names.includes('model'))
-    throw new Problem('invalid_request', 'model: this API key must name one model.', { param: 'model' });
-  if (!models.has(model)) throw noSuchModel(model);
-}
-
-/**
- * Checks the other requests of a key with a list of models: it may read the list and its models. JSON bodies are for {@link checkModel}.
- * @throws {Problem} permission_denied, model_not_found
- */
-export function checkPath({ limits: { models } }: Caller, method: string, path: string, json: boolean): void {
-  if (models === null || (method === 'POST' && json)) return;
-  const [, one] = /^\/models(?:\/(.*))?$/.exec(withoutQuery(path)) ?? [null, null];
-  if (method !== 'GET' || one === null)
-    throw new Problem('permission_denied', 'This API key is for some models only, and this request names none.');
-  if (one !== undefined && one !== '' && !models.has(decodeURIComponent(one)))
-    throw noSuchModel(decodeURIComponent(one));
-}
-
-export function noSuchModel(model: string): Problem {
-  const name = model.slice(0, MAX_SHOWN);
-  return new Problem('model_not_found', `The model \`${name}\` does not exist or you do not have access to it.`);
 }
 
 // Management: routes that change the backend or show its internals are only for admin keys. The gateway has one key for the backend, often

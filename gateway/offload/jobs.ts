@@ -15,7 +15,8 @@ import {
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
 import { Problem } from '../base/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/messages.ts';
-import { type Caller, checkModel } from '../keys/keys.ts';
+import type { Caller } from '../keys/keys.ts';
+import { checkModel } from '../keys/models.ts';
 
 export type Endpoint = 'chat' | 'completion';
 

@@ -8,6 +8,8 @@ import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExcha
 import { openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
 import type { Bindings, Context } from '../http/context.ts';
 import { readBody } from '../http/messages.ts';
+import type { Caller } from '../keys/keys.ts';
+import { checkPath } from '../keys/models.ts';
 import type { Endpoint } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
@@ -34,11 +36,13 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
    * the response.
    */
   async function begin(c: Context): Promise<{ attested: boolean; relayed: Promise<Outcome> }> {
-    const { incoming, outgoing, permit, watch } = c.env;
+    const { incoming, outgoing, caller, permit, watch } = c.env;
+    const path = BACKEND_PATH[endpoint] + query(incoming.url);
+    checkPath(caller, 'POST', path, true);
     const reading = readBody(incoming, config.max_body_bytes, permit);
     offload.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = await reading;
-    const parsing = offload.parse(endpoint, body, c.env.caller, c.env);
+    const parsing = offload.parse(endpoint, body, caller, c.env);
     const generation = parsing instanceof Promise ? await parsing : parsing;
     const { request, forward, choices, stream, model } = generation;
     const header = teeHeader(incoming.headers);
@@ -53,8 +57,8 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
       backend,
       {
         method: 'POST',
-        path: BACKEND_PATH[endpoint] + query(incoming.url),
-        headers: headersOf(incoming, watch),
+        path,
+        headers: headersOf(incoming, caller, watch),
         body: forward,
         repeatable: true,
         owner: tee === null ? c.env.owner : null,
@@ -66,8 +70,11 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
     return { attested: tee !== null, relayed };
   }
 
-  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers {
-    const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
+  function headersOf(incoming: Bindings['incoming'], caller: Caller, { trace }: Watch): Headers {
+    const headers = {
+      ...toBackend(incoming.headers, config.backend_api_key, caller),
+      'content-type': 'application/json',
+    };
     trace?.toBackend(headers);
     return headers;
   }

@@ -11,7 +11,8 @@ import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '..
 import { isProvable, openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
 import type { Context } from '../http/context.ts';
 import { readBody } from '../http/messages.ts';
-import { checkPath, checkRoute } from '../keys/keys.ts';
+import { checkRoute } from '../keys/keys.ts';
+import { checkPath } from '../keys/models.ts';
 import { beginsObject } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import type { Operation, Telemetry } from '../telemetry/telemetry.ts';
@@ -96,9 +97,9 @@ export function passthrough(deps: PassThroughDeps, attestationById: (c: Context,
     const path = backendPath(incoming.url ?? '');
     const jsonType = isJson(incoming.headers['content-type']);
     checkRoute(caller, method, path);
-    checkPath(caller, method, path, jsonType);
-    const body = await readBody(incoming, config.max_body_bytes, permit);
     const attestationId = method === 'GET' ? idIn(path) : null;
+    if (attestationId === null) checkPath(caller, method, path, jsonType);
+    const body = await readBody(incoming, config.max_body_bytes, permit);
     if (attestationId !== null) return attestationById(c, attestationId);
     const header = teeHeader(incoming.headers);
     const { models } = caller.limits;
@@ -117,9 +118,9 @@ export function passthrough(deps: PassThroughDeps, attestationById: (c: Context,
     const isList = method === 'GET' && /^\/models\/?(\?|$)/.test(path);
     if (backends !== null && isList) return mergedModels(c, await backends.models(), models);
     const headers = {
-      ...toBackend(incoming.headers, config.backend_api_key),
-      // The body was read as JSON, and the proof says so.
-      ...(tee === null ? {} : { 'content-type': 'application/json' }),
+      ...toBackend(incoming.headers, config.backend_api_key, caller),
+      // The body was read as JSON in UTF-8: the proof says so, and the model was checked in it.
+      ...(tee === null && restrictedCaller === null ? {} : { 'content-type': 'application/json' }),
     };
     watch.trace?.toBackend(headers);
     const request = {

@@ -23,8 +23,9 @@ import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
 import { readBody } from '../../gateway/http/messages.ts';
-import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
+import { ANYONE, type Caller, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
+import { checkPath } from '../../gateway/keys/models.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, modelInForm, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
@@ -245,7 +246,7 @@ export const gatewayReaders: readonly Reader[] = [
     ['heads of answers'],
     ({ text }) => headersIn(text),
     (headers) => {
-      toBackend(headers, 'key');
+      toBackend(headers, 'key', limited);
       toClient(headers);
       mediaType(headers);
     },
@@ -284,7 +285,7 @@ export const gatewayReaders: readonly Reader[] = [
     isHost(text);
   }),
   reader('gateway/http/target: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
-  reader('gateway/keys/keys: checkPath', ['targets, hosts and origins'], ({ text }) =>
+  reader('gateway/keys/models: checkPath', ['targets, hosts and origins'], ({ text }) =>
     checkPath(limited, 'GET', `/models${text}`, false),
   ),
   reader('gateway/keys/keys: checkRoute', ['targets, hosts and origins'], ({ text }) =>

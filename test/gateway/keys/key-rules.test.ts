@@ -1,14 +1,13 @@
-// What a key may name and where it may go: members of a body in any case, and routes that manage the backend.
+// Where a key may go: routes that manage the backend.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Problem } from '../../../gateway/base/problem.ts';
-import { ANYONE, type Caller, checkModel, checkRoute, NO_LIMITS } from '../../../gateway/keys/keys.ts';
+import { ANYONE, type Caller, checkRoute, NO_LIMITS } from '../../../gateway/keys/keys.ts';
 import { ask } from '../../support/client.ts';
 import { expectError } from '../expect-error.ts';
 import { bearer, type Stage, startStage } from '../limits/limits-stage.ts';
 
 const ORDINARY: Caller = { owner: 'a', name: 'a', limits: NO_LIMITS };
 const ADMIN: Caller = { ...ORDINARY, limits: { ...NO_LIMITS, admin: true } };
-const FEW: Caller = { ...ORDINARY, limits: { ...NO_LIMITS, models: new Set(['m1']) } };
 
 const refusal = (does: () => unknown): Problem | null => {
   try {
@@ -19,55 +18,6 @@ const refusal = (does: () => unknown): Problem | null => {
   }
   return null;
 };
-const named = (text: string) => refusal(() => checkModel(FEW, text, JSON.parse(text)));
-
-describe('the members of a body whose key has a list of models', () => {
-  it.each([
-    ['{"model":"m1","Model":"m3"}', 'Model'],
-    ['{"MODEL":"m3","model":"m1"}', 'MODEL'],
-    ['{"mOdel":"m1"}', 'mOdel'],
-    ['{"model":"m1","m\\u004fdel":"m3"}', 'mOdel'],
-    ['{"model":"m1","stream":true,"Stream":false}', 'Stream'],
-    ['{"model":"m1","\\u017ftream":true,"stream":false}', 'stream'],
-    ['{"model":"m1","top_k":1,"top_\\u212a":2}', 'top_\u212a'],
-    ['{"model":"m1","σ":1,"ς":2}', 'ς'],
-    ['{"model":"m1","stream":true,"stream":false}', 'stream'],
-    ['{"model":"m1","model":"m1"}', 'model'],
-  ])('%s is refused', (text, param) => {
-    expect(named(text)).toMatchObject({ code: 'invalid_request', param });
-  });
-
-  it('may be of any names that are none of each other in another case', () => {
-    for (const text of [
-      '{"model":"m1","stream":true,"messages":[]}',
-      '{"modell":1,"model":"m1","mode":2}',
-      '{"model":"m1","messages":[{"Model":"m3","model":"m3"}]}',
-      '{"model":"m1","__proto__":1,"constructor":2}',
-    ])
-      expect(named(text)).toBeNull();
-    expect(refusal(() => checkModel(ORDINARY, '{"Model":1,"model":2}', {}))).toBeNull();
-  });
-
-  it('are compared as Unicode’s simple case folding does, for every character that has a case', () => {
-    const cased: string[] = [];
-    for (let point = 0; point <= 0x1ffff; point++) {
-      const text = String.fromCodePoint(point);
-      if (/[\p{Lowercase}\p{Uppercase}\p{Lt}\p{Changes_When_Casefolded}]/u.test(text)) cased.push(text);
-    }
-    expect(cased.length).toBeGreaterThan(2_500);
-    const all = cased.join('');
-    let pairs = 0;
-    for (const one of cased) {
-      // The flags i and u together compare by simple case folding (ECMA-262, Canonicalize).
-      for (const [other] of all.matchAll(new RegExp(one, 'giu')))
-        if (other !== one) {
-          pairs++;
-          expect(named(`{"model":"m1","${one}":1,"${other}":2}`), `${one} ${other}`).not.toBeNull();
-        }
-    }
-    expect(pairs).toBeGreaterThan(2_500);
-  });
-});
 
 /** What each server's clients ask for. */
 const OPEN = [
