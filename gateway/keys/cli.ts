@@ -72,7 +72,7 @@ function add(file: string, name: string, settings: string[]): number {
   const line: KeyLine = { name: checkName(name), digest: digestOf(key), limits: readSettings(settings), plain: false };
   const text = textOf(file);
   if (parseKeys(text ?? '').some((one) => one.name === name)) throw new KeysFileError(`has a key named ${name}`);
-  replace(file, `${text ?? ''}${text === null || text === '' || text.endsWith('\n') ? '' : '\n'}${writeLine(line)}\n`);
+  replace(file, `${ended(text ?? '')}${writeLine(line)}\n`);
   console.log(key);
   console.error(`${name} was added to ${file}. This is the only time that its key is shown.`);
   return 0;
@@ -101,10 +101,13 @@ function remove(file: string, name: string): number {
     const other = line === '' || line.startsWith('#') || readLine(line, i + 1).name !== name;
     return other ? [raw] : replacement;
   });
-  replace(file, kept.join('\n'));
+  replace(file, ended(kept.join('\n')));
   console.error(`${name} was removed from ${file}.`);
   return 0;
 }
+
+/** The text with a newline at its end, without which a gateway takes it for half-written. */
+const ended = (text: string): string => (text === '' || text.endsWith('\n') ? text : `${text}\n`);
 
 /** Reads a file that must exist: a mistyped path is not an empty list. */
 function existingText(file: string): string {

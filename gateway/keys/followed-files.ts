@@ -2,14 +2,17 @@
 import { type BigIntStats, readFileSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 
-/** Files are polled by their paths: this sees a rename and a swapped symbolic link (Kubernetes), which fs.watch does not. */
-const POLL_MS = 1_000;
+/**
+ * Files are polled by their paths: this sees a rename and a swapped symbolic link (Kubernetes), which fs.watch does not. A changed file is
+ * read at the second poll that finds it the same, as it may still be being written at the first.
+ */
+const POLL_MS = 900;
 
 /** Reads a file as text, and follows it from then on. @throws {NodeJS.ErrnoException}, with EFBIG for a file over `max_bytes` */
 export type ReadFollowed = (path: string, max_bytes?: number) => string;
 
 /**
- * Calls `load` now, and again when a file that its last call read has changed. Errors of the first call are thrown; `load` handles later
+ * Calls `load` now, and again when a file that its last call read has changed and then rested. Errors of the first call are thrown; `load` handles later
  * ones itself. @returns a function that stops following.
  */
 export function followFiles(load: (read: ReadFollowed) => void, poll_ms = POLL_MS): () => void {
@@ -27,15 +30,22 @@ export function followFiles(load: (read: ReadFollowed) => void, poll_ms = POLL_M
     });
   };
   run();
+  let last = '';
+  let polling = false;
   const poll = async () => {
-    const polled = versions;
-    for (const [path, version] of polled) {
-      const now = versionOf(await stat(path, { bigint: true }).catch(() => undefined));
-      // An overlapping poll may already have seen the change.
-      if (now !== version) return polled === versions ? run() : undefined;
-    }
+    const paths = [...versions.keys()];
+    const found = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => undefined)));
+    const now = found.map(versionOf).join();
+    if (now === last && now !== [...versions.values()].join()) run();
+    last = now;
   };
-  const timer = setInterval(() => void poll(), poll_ms).unref();
+  const timer = setInterval(() => {
+    if (polling) return;
+    polling = true;
+    void poll().finally(() => {
+      polling = false;
+    });
+  }, poll_ms).unref();
   return () => clearInterval(timer);
 }
 

@@ -99,14 +99,19 @@ export class KeysFileError extends Error {
   override readonly name = 'KeysFileError';
 }
 
-/** @throws {KeysFileError} for an unreadable file, a bad line (named by its number), a name or key given twice, or no key at all. */
-function readKeysFile(file: string, read: ReadFollowed): KeyLine[] {
+/**
+ * @param again the gateway has keys already, so a file that may be half-written is refused.
+ * @throws {KeysFileError} for an unreadable file, a bad line (named by its number), a name or key given twice, or no key at all.
+ */
+function readKeysFile(file: string, read: ReadFollowed, again: boolean): KeyLine[] {
   let text: string;
   try {
     text = read(file);
   } catch (cause) {
     throw new KeysFileError(`cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'error'}`, { cause });
   }
+  if (again && text !== '' && !text.endsWith('\n'))
+    throw new KeysFileError('has no newline at its end, as if half-written');
   const keys = parseKeys(text);
   if (keys.length === 0) throw new KeysFileError('holds no key');
   return keys;
@@ -151,7 +156,7 @@ export function loadKeys(file: string | null, log: Logger, poll_ms?: number): Ke
   let table: ReturnType<typeof tableOf> | null = null;
   const close = followFiles((read) => {
     try {
-      const lines = readKeysFile(path, read);
+      const lines = readKeysFile(path, read, table !== null);
       if (table !== null) log.info({ keys: lines.length }, 'API_KEYS_FILE was read again');
       table = tableOf(lines);
       warnAboutPlainKeys(lines, log);

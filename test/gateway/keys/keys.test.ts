@@ -152,6 +152,25 @@ describe('the keys file', () => {
     expect(withKey('1')).toBe('invalid_api_key');
   });
 
+  it('changes nothing while its last line has no end, as one that is half-written', async () => {
+    const lines: string[] = [];
+    const whole = hashed('one', '1') + hashed('two', '2');
+    // At the start the file is taken as it is.
+    writeFileSync(file, whole.trimEnd());
+    load(logInto(lines));
+    for (const bytes of [whole.indexOf('two') + 3, whole.length - 2]) {
+      const before = lines.length;
+      writeFileSync(file, whole.slice(0, bytes));
+      await eventually(() => lines.length > before);
+      expect(lines.at(-1)).toMatch(
+        /"level":50.*has no newline at its end, as if half-written: the keys from before stay/,
+      );
+      expect(['1', '2'].map(withKey)).toEqual(['one', 'two']);
+    }
+    writeFileSync(file, whole + hashed('three', '3'));
+    await eventually(() => withKey('3') === 'three');
+  });
+
   it('may hold many keys: a look-up among 20,000 takes what it takes among one', () => {
     const many = Array.from({ length: 20_000 }, (_, i) => hashed(`k${i}`, `key-${i}`)).join('');
     writeFileSync(file, many);
@@ -194,6 +213,9 @@ describe('countersign keys', () => {
     writeFileSync(file, `${hashed('alice', 'a')}\n${hashed('bob', 'b')}\n`);
     expect((await command('remove', 'alice')).code).toBe(0);
     expect(readFileSync(file, 'utf8')).toBe(`${hashed('bob', 'b')}\n`);
+    writeFileSync(file, `${hashed('alice', 'a')}\n${hashed('bob', 'b')}`);
+    expect((await command('remove', 'alice')).code).toBe(0);
+    expect(readFileSync(file, 'utf8'), 'ends with a newline').toBe(`${hashed('bob', 'b')}\n`);
   });
 
   it('leaves every other plain key the name that list showed: its line keeps its number', async () => {
