@@ -223,9 +223,20 @@ function allows({ cors_origins, api_keys_file }: GatewayConfig, origin: string, 
   return cors_origins.includes('*') || cors_origins.includes(origin) || (keys && hostOf(origin) === host);
 }
 
+/**
+ * Whether a page of another site asks without `Origin`, as for an image (Fetch Metadata). A link or a frame may still show the gateway's
+ * documents, which lie outside /v1.
+ */
+function isHidden(c: Context): boolean {
+  const { 'sec-fetch-site': site, 'sec-fetch-mode': mode } = c.env.incoming.headers;
+  if (site !== 'cross-site' && site !== 'same-site') return false;
+  return mode !== 'navigate' || c.req.path.startsWith('/v1');
+}
+
 /** CORS (Fetch §3.3). Rejects a page that is not allowed with 403 `origin_not_allowed`, before anything else is done. */
 export function origins({ config }: AdmissionDeps): Middleware {
   const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
+  const anyPage = config.api_keys_file !== null || config.cors_origins?.includes('*') === true;
   return (c) => {
     const { incoming, outgoing } = c.env;
     const { origin, host } = incoming.headers;
@@ -235,9 +246,9 @@ export function origins({ config }: AdmissionDeps): Middleware {
         'origin_not_allowed',
         'Without API keys this gateway has no such name (CORS_ORIGINS names more).',
       );
+    if (origin === undefined ? !anyPage && isHidden(c) : !allows(config, origin, host))
+      throw new Problem('origin_not_allowed', 'Web pages of this origin may not use this gateway (CORS_ORIGINS).');
     if (origin !== undefined) {
-      if (!allows(config, origin, host))
-        throw new Problem('origin_not_allowed', 'Web pages of this origin may not use this gateway (CORS_ORIGINS).');
       outgoing.setHeader('access-control-allow-origin', origin);
       outgoing.setHeader('access-control-expose-headers', EXPOSED);
     }

@@ -364,6 +364,39 @@ describe('what every answer says to browsers and caches', () => {
       expect((await chat(service.url, CHAT, { origin })).headers['access-control-allow-origin']).toBe(origin);
   });
 
+  it('without keys, another site asks nothing without an origin either, as for an image; its links and frames show the page', async () => {
+    const from = (path: string, site: string, mode: string, url = service.url) =>
+      ask(url + path, { method: 'GET', headers: { 'sec-fetch-site': site, 'sec-fetch-mode': mode } });
+    for (const site of ['cross-site', 'same-site'])
+      for (const [path, mode] of [
+        ['/v1/models', 'no-cors'],
+        ['/v1/models', 'navigate'],
+        ['/%761/models', 'navigate'],
+        ['/v1/chat/completions/some/attestation', 'navigate'],
+        ['/health', 'no-cors'],
+      ] as const) {
+        const got = await from(path, site, mode);
+        expect([path, got.status, got.json().error.code]).toEqual([path, 403, 'origin_not_allowed']);
+      }
+    expect(service.backend.seen).toHaveLength(0);
+    for (const site of ['cross-site', 'same-site', 'none'])
+      expect((await from('/docs', site, 'navigate')).status).toBe(200);
+    for (const [site, mode] of [
+      ['none', 'navigate'],
+      ['same-origin', 'cors'],
+    ] as const)
+      expect((await from('/v1/models', site, mode)).status).toBe(200);
+    const base = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket };
+    const file = join(service.folder.path, 'site-keys');
+    writeFileSync(file, 'key-one\n');
+    const keyed = await startGateway({ ...base, API_KEYS_FILE: file });
+    const open = await startGateway({ ...base, CORS_ORIGINS: '*' });
+    expect((await from('/v1/models', 'cross-site', 'no-cors', keyed.url)).status).toBe(401);
+    expect((await from('/v1/models', 'cross-site', 'no-cors', open.url)).status).toBe(200);
+    await keyed.close();
+    await open.close();
+  });
+
   it('without keys, a name that its owner could make to mean this machine is refused, with whatever method', async () => {
     const named = await startGateway({
       BACKEND_URL: service.backend.url,
