@@ -211,7 +211,7 @@ export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange
     // The other headers describe the original body, which is replaced.
     const forwarded = Object.fromEntries(
       Object.entries(headers).filter(([name]) =>
-        /^(retry-after(-ms)?|x-should-retry|www-authenticate|allow|x-ratelimit-.*)$/.test(name),
+        /^(retry-after(-ms)?|x-should-retry|allow|x-ratelimit-.*)$/.test(name),
       ),
     );
     const retry = retryAfter(head);

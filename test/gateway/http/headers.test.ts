@@ -62,6 +62,15 @@ const ORDERS = [
   'sourcemap',
   'cross-origin-opener-policy',
   'permissions-policy',
+  'accept-ch',
+  'critical-ch',
+  'expect-ct',
+  'use-as-dictionary',
+  'timing-allow-origin',
+  'www-authenticate',
+  'www_authenticate',
+  'authentication-info',
+  'proxy-authentication-info',
 ];
 
 describe('headers that do not cross the gateway', () => {
@@ -260,6 +269,28 @@ describe('headers that do not cross the gateway', () => {
       });
     },
   );
+});
+
+describe('an error of the backend', () => {
+  it('carries no login, cookie or order of its own, and what a client waits for', async () => {
+    const orders = Object.fromEntries(
+      [...ORDERS, 'set-cookie', 'proxy-authenticate', 'alt-svc'].map((name) => [name, '1']),
+    );
+    for (const [status, tee] of [
+      [401, false],
+      [429, false],
+      [429, true],
+    ] as const) {
+      service.backend.script = answer('{"error":"no"}', status, { ...orders, 'retry-after': '7' });
+      const got = await chat(service.url, { ...CHAT, tee });
+      expect([got.status, got.headers['retry-after']]).toEqual([status, '7']);
+      expect(Object.keys(orders).filter((name) => name in got.headers)).toEqual([]);
+    }
+    service.backend.script = answer('{"data":[]}', 200, { ...orders, 'x-stays': 'yes' });
+    const got = await ask(`${service.url}/v1/files`, { method: 'GET' });
+    expect([got.status, got.headers['x-stays']]).toEqual([200, 'yes']);
+    expect(Object.keys(orders).filter((name) => name in got.headers)).toEqual([]);
+  });
 });
 
 describe('bytes in headers', () => {
