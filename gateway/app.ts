@@ -14,12 +14,14 @@ import type { Backend, Backends, Canary } from './backend/backend.ts';
 import { createBackends } from './backend/backends.ts';
 import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
+import { createModelNames } from './backend/models.ts';
 import { createProbe } from './backend/probe.ts';
 import { type GatewayConfig, VERSION } from './base/config.ts';
 import { Problem } from './base/problem.ts';
-import { openConnection } from './base/store-connection.ts';
+import { createBreaker, openConnection } from './base/store-connection.ts';
 import { pathOf, VERIFY_PATH } from './base/target.ts';
 import { registerBackends, registerGauges } from './gauges.ts';
+import { withinBudget } from './http/budget.ts';
 import type { Bindings, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
@@ -28,7 +30,6 @@ import {
   origins,
   preflight,
   verifyBounded,
-  withinBudget,
   withoutBody,
 } from './http/middleware.ts';
 import type { Keys } from './keys/keys.ts';
@@ -49,6 +50,7 @@ import { createSealingKeys, type SealingKeys } from './sealing/keys.ts';
 import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { type AuditLog, auditLogOf } from './usage/audit-log.ts';
+import { openFileBook } from './usage/book-file.ts';
 import { createSharedBook } from './usage/book-shared.ts';
 import { createMemoryBook, type UsageBook } from './usage/usage.ts';
 import { createVerifier, type Verifier } from './verifier/verifier.ts';
@@ -195,11 +197,17 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   );
   const { store, rates, book, admitOnce } = createShared(config, log);
   const audit = auditLogOf(config, log);
-  const telemetry = createTelemetry(log, tracer, {
-    book: config.api_keys_file === null ? null : book,
-    audit,
-    max_answer_bytes: config.max_answer_bytes,
-  });
+  const modelNames = createModelNames({ backends, backend, backend_api_key: config.backend_api_key });
+  const telemetry = createTelemetry(
+    log,
+    tracer,
+    {
+      book: config.api_keys_file === null ? null : book,
+      audit,
+      max_answer_bytes: config.max_answer_bytes,
+    },
+    modelNames.has,
+  );
   // An alert on the first refusal needs a value before it.
   for (const code of [...REFUSAL_CODES, ...FAILURE_CODES]) telemetry.metrics.sidecarRefusals.inc({ code }, 0);
   const checker = createChecker();
@@ -295,18 +303,24 @@ function createShared(
 ): Pick<Deps, 'store' | 'rates' | 'book'> & { readonly admitOnce: AdmitOnce | null } {
   const memory = createMemoryStore(config);
   if (config.attestation_store_url === null)
-    return { store: memory, rates: createRates(inMemory), book: createMemoryBook(), admitOnce: null };
+    return { store: memory, rates: createRates(inMemory), book: bookOf(config, log), admitOnce: null };
   const connection = openConnection({
     url: config.attestation_store_url,
     timeout_ms: config.attestation_store_timeout_ms,
     onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
   });
+  const admission = createBreaker(connection);
   return {
     store: createSharedStore(connection, memory, config),
-    rates: createRates(inStore(connection)),
+    rates: createRates(inStore(admission)),
     admitOnce: admitInStore(connection),
-    book: createSharedBook(connection, () =>
+    book: createSharedBook(connection, admission, () =>
       log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
     ),
   };
+}
+
+/** Without a store, usage outlives the process in a file beside the audit log. */
+function bookOf({ audit_log, api_keys_file }: GatewayConfig, log: Logger): UsageBook {
+  return audit_log === null || api_keys_file === null ? createMemoryBook() : openFileBook(`${audit_log}.usage`, log);
 }

@@ -19,6 +19,12 @@ export interface Connection {
   close(): Promise<void>;
 }
 
+/** How long a request waits for the store before it is admitted without it. */
+const ADMISSION_MS = 150;
+/** Late answers in a row after which the store is not asked for a while. */
+const MAX_LATE = 3;
+const BREAK = { min_ms: 1_000, max_ms: 15_000 };
+
 const CONNECT_TIMEOUT_MS = 2_000;
 const RECONNECT = { min_ms: 25, max_ms: 1_000 };
 const MAX_COMMANDS = 10_000;
@@ -86,6 +92,44 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
       // The server responds in order, so the response to this ping comes last.
       await run((last) => last.ping()).catch(() => {});
       client.destroy();
+    },
+  };
+}
+
+/**
+ * A circuit breaker for commands that a request waits for. They are rejected after a short time, and at once for a while after some were
+ * late: then one is tried.
+ */
+export function createBreaker(connection: Pick<Connection, 'run'>): Pick<Connection, 'run'> {
+  let late = 0;
+  let until_ms = 0;
+
+  function failed(): void {
+    if (++late >= MAX_LATE) until_ms = performance.now() + delayAfter(late - MAX_LATE + 1, BREAK);
+  }
+
+  return {
+    async run(command) {
+      if (performance.now() < until_ms) throw new Error('the store was late');
+      // While one is tried, the others are not.
+      if (late >= MAX_LATE) until_ms = Number.POSITIVE_INFINITY;
+      let timer: NodeJS.Timeout | undefined;
+      const tooLate = new Promise<never>((_resolve, reject) => {
+        timer = setTimeout(() => reject(new Error('the store is late')), ADMISSION_MS);
+      });
+      try {
+        const result = await Promise.race([connection.run(command), tooLate]);
+        late = 0;
+        until_ms = 0;
+        return result;
+      } catch (error) {
+        // A limiter rejects with what it counted.
+        if (error instanceof Error) failed();
+        else [late, until_ms] = [0, 0];
+        throw error;
+      } finally {
+        clearTimeout(timer);
+      }
     },
   };
 }

@@ -18,6 +18,7 @@ import { toClient } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import type { Outgoing } from '../http/messages.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
+import { UsageChunkFilter } from './usage-chunk.ts';
 
 // One exchange: a client's request and its response.
 
@@ -253,9 +254,10 @@ export function headersOf(head: ResponseHead, stream: boolean): Headers {
   return stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers);
 }
 
-// Delivers a response as it arrives, without tee. Nothing is parsed, held or added.
+// Delivers a response as it arrives, without tee. Nothing is parsed, held or added, but for the usage that the gateway asked for.
 
-export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange): Delivery {
+/** @param usageAsked the client did not ask for the chunk with the usage of its stream, so it is taken out. */
+export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange, usageAsked = false): Delivery {
   const { outgoing } = exchange;
   const stream = mediaType(head.headers) === 'text/event-stream';
   const write = backpressureWriter(exchange, port);
@@ -268,21 +270,26 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange)
     outgoing.flushHeaders();
   }
   const scanner = new EventScanner();
+  const filter = stream && usageAsked ? new UsageChunkFilter() : null;
   return {
     data(chunk) {
+      if (filter !== null) {
+        const rest = filter.take(chunk);
+        return rest.length > 0 ? write(rest) : undefined;
+      }
       if (stream) scanner.scan(chunk);
       else if (!outgoing.headersSent) begin();
       write(chunk);
     },
     end() {
       if (!outgoing.headersSent) begin();
-      outgoing.end();
+      outgoing.end(filter?.end());
       port.done({ status: head.status });
     },
     fail(problem) {
       if (!outgoing.headersSent) return port.refuse(problem);
       // An error event is possible only between two events. Inside an event, or in a body of known length, the connection must be cut.
-      if (stream && head.length === null && scanner.betweenEvents) outgoing.end(errorEvent(problem));
+      if (stream && head.length === null && (filter ?? scanner).betweenEvents) outgoing.end(errorEvent(problem));
       else outgoing.destroy();
       port.done({ status: head.status, problem });
     },

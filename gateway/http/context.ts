@@ -21,6 +21,8 @@ export interface Bindings extends HttpBindings {
   caller: Caller;
   owner: Owner;
   permit: ConcurrencyPermit;
+  /** The key's tokens a day; absent: it has no budget, or the request costs none. */
+  budget?: number;
   /** The client's address. Only the verify endpoint sets it. */
   address: string;
   outcome: Outcome;

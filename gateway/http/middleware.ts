@@ -8,11 +8,10 @@ import { MANY_BYTES } from '../base/bytes.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { createOwnHosts, hostOf } from '../base/target.ts';
-import { ANYONE, type Keys } from '../keys/keys.ts';
+import type { Keys } from '../keys/keys.ts';
 import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Allowance, addressOf, type Rates } from '../limits/rates.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
-import { restOfDay_ms, type UsageBook } from '../usage/usage.ts';
 import type { Context, Handler, HttpBindings, Middleware } from './context.ts';
 import { ClientGone, newId, type Outgoing, setCommonHeaders } from './messages.ts';
 import { linger } from './sliced-connection.ts';
@@ -22,7 +21,6 @@ export interface AdmissionDeps {
   readonly keys: Keys;
   readonly concurrency: Concurrency;
   readonly rates: Rates;
-  readonly book: UsageBook;
   readonly telemetry: Telemetry;
   readonly log: Logger;
 }
@@ -142,36 +140,6 @@ export function bounded({ config, concurrency, rates, telemetry }: AdmissionDeps
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     if (per_second === 0) return;
     return rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
-  };
-}
-
-/**
- * Rejects requests that may cost tokens once the key's daily budget is spent. Running requests may exceed the budget.
- * @throws {Problem} insufficient_quota
- */
-export function withinBudget({ config, book }: AdmissionDeps): Middleware {
-  return (c) => {
-    const { caller, incoming, outgoing } = c.env;
-    const limit = caller.limits.tokens_per_day ?? config.max_tokens_per_day_per_key;
-    if (limit === 0 || incoming.method === 'GET' || caller === ANYONE) return;
-    const admit = (tokens: number) => {
-      const rest_ms = restOfDay_ms(Date.now());
-      outgoing.setHeader('x-ratelimit-limit-tokens', String(limit));
-      outgoing.setHeader('x-ratelimit-remaining-tokens', String(Math.max(0, limit - tokens)));
-      outgoing.setHeader('x-ratelimit-reset-tokens', `${Math.ceil(rest_ms)}ms`);
-      if (tokens >= limit)
-        throw new Problem(
-          'insufficient_quota',
-          `This API key may use ${limit} tokens a day, and has. The day is UTC's.`,
-          {
-            retryAfterSeconds: rest_ms / 1000,
-            // OpenAI's clients would retry at once.
-            headers: { 'x-should-retry': 'false' },
-          },
-        );
-    };
-    const tokens = book.tokensToday(caller.name);
-    return typeof tokens === 'number' ? admit(tokens) : tokens.then(admit);
   };
 }
 

@@ -27,7 +27,7 @@ type MakeLimiter = (options: { points: number; duration: number; keyPrefix: stri
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
 
 /** Makes a counter that all gateways share. While the server cannot be reached, each gateway counts by itself. */
-export function inStore(connection: Connection): MakeLimiter {
+export function inStore(connection: Pick<Connection, 'run'>): MakeLimiter {
   return (options) => {
     const alone = inMemory(options);
     /** The connection replaces a client whose server hangs. */

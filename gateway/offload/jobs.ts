@@ -17,11 +17,15 @@ import { Problem } from '../base/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/messages.ts';
 import type { Caller } from '../keys/keys.ts';
 import { checkModel } from '../keys/models.ts';
+import { type Estimate, estimateOf, withUsageAsked } from '../usage/budget.ts';
 
 export type Endpoint = 'chat' | 'completion';
 
 /** How a response is attested: under a nonce of its own, or under one that it may share. */
 export type Tee = 'strict' | 'batch';
+
+/** What a key's budget needs of a request: nothing, an estimate of its tokens, or also that the backend counts those of a stream. */
+export type Metering = 'off' | 'estimate' | 'usage';
 
 export interface Generation {
   /** The attestation that `tee` in the body requests; null: none. */
@@ -33,24 +37,37 @@ export interface Generation {
   readonly choices: number;
   readonly stream: boolean;
   readonly model: string | undefined;
+  /** null: the request is not metered. */
+  readonly estimate: Estimate | null;
+  /** The gateway asks the backend for the usage of the stream, and the client did not. */
+  readonly usageAsked: boolean;
 }
 
 const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema.omit({ prompt: true }) };
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
-export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller): Generation {
+export function parseGeneration(
+  endpoint: Endpoint,
+  body: Buffer,
+  caller: Caller,
+  metering: Metering = 'off',
+): Generation {
   const text = bodyText(body);
   const value = readJson(text);
   const request = validated(endpoint, value);
   checkModel(caller, text, value);
   const { forward, tee } = cutTee(text, value);
+  const stream = request.stream === true;
+  const withUsage = metering === 'usage' && stream && tee === null ? withUsageAsked(forward, value) : null;
   return {
     tee,
     request: text,
-    forward: forward === text ? body : forward,
+    forward: withUsage ?? (forward === text ? body : forward),
     choices: choicesAsked(endpoint === 'chat' ? CHAT_ENDPOINT : '/v1/completions', value),
-    stream: request.stream === true,
+    stream,
     model: request.model ?? undefined,
+    estimate: metering === 'off' ? null : estimateOf(value),
+    usageAsked: withUsage !== null,
   };
 }
 
@@ -125,6 +142,8 @@ export interface PassThroughRequest {
   readonly byModel?: boolean;
   /** The key's usage is counted by model, so the result names the model where it can. */
   readonly counted?: boolean;
+  /** The key has a budget, so the result has an estimate. */
+  readonly metered?: boolean;
 }
 
 export interface PassThrough {
@@ -136,9 +155,11 @@ export interface PassThrough {
   /** The body was parsed and is a JSON object, so it can be attested. */
   readonly object: boolean;
   readonly model: string | undefined;
+  /** null: the request is not metered. */
+  readonly estimate: Estimate | null;
 }
 
-const UNPARSED = { tee: null, object: false, model: undefined } as const;
+const UNPARSED = { tee: null, object: false, model: undefined, estimate: null } as const;
 
 /** White space, and the byte order marks and zeros of UTF-8, UTF-16 and UTF-32, which some backends' parsers recognize. */
 const BEFORE_OBJECT: ReadonlySet<number | undefined> = new Set(
@@ -161,7 +182,9 @@ export function passThroughUnparsed({
   mayAttest,
   byModel = false,
   counted = false,
+  metered = false,
 }: PassThroughRequest): PassThrough | null {
+  if (metered && json) return null;
   if (restrictedCaller !== null || mayContainMember(body, 'stream')) return null;
   if ((byModel || counted) && mayContainMember(body, 'model')) return null;
   if (json && (mayAttest || mayNameTee(body))) return null;
@@ -170,10 +193,10 @@ export function passThroughUnparsed({
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
 export function parsePassThrough(request: PassThroughRequest): PassThrough {
-  const { body, json, restrictedCaller, mayAttest, byModel = false, counted = false } = request;
+  const { body, json, restrictedCaller, mayAttest, byModel = false, counted = false, metered = false } = request;
   const wantsModel = byModel || counted;
   const hasTee = json && namesTee(body);
-  if (restrictedCaller === null && !hasTee && !(json && mayAttest)) {
+  if (restrictedCaller === null && !hasTee && !(json && (mayAttest || metered))) {
     const mustParse = mayContainMember(body, 'stream') || (byModel && mayContainMember(body, 'model'));
     const value = mustParse || (counted && mayContainMember(body, 'model')) ? readIfJson(body, mustParse) : null;
     return { ...UNPARSED, forward: body, stream: isStream(value), model: wantsModel ? modelOf(value) : undefined };
@@ -189,6 +212,7 @@ export function parsePassThrough(request: PassThroughRequest): PassThrough {
     tee,
     object,
     model: object || wantsModel ? modelOf(value) : undefined,
+    estimate: metered ? estimateOf(value) : null,
   };
 }
 

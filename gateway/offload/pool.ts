@@ -14,6 +14,7 @@ import {
   type Endpoint,
   type Generation,
   isForm,
+  type Metering,
   modelInForm,
   type PassThrough,
   type PassThroughRequest,
@@ -93,7 +94,13 @@ export interface Offload {
   /** Announces a body of this many bytes. */
   expect(bytes: number): void;
   /** @throws {Problem} as {@link parseGeneration}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
-  parse(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Generation | Promise<Generation>;
+  parse(
+    endpoint: Endpoint,
+    body: Buffer,
+    caller: Caller,
+    waiter: Waiter,
+    metering?: Metering,
+  ): Generation | Promise<Generation>;
   /** @throws {Problem} as {@link parsePassThrough}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
   passThrough(request: PassThroughRequest, waiter: Waiter): PassThrough | Promise<PassThrough>;
   /** The field `model` of a form; null without one, or where the body is no form. @throws {Problem} overloaded. @throws {ClientGone} */
@@ -105,7 +112,7 @@ export interface Offload {
 
 /** The jobs of the thread, by kind. A Buffer arrives there as a Uint8Array. */
 export interface Jobs {
-  parse: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
+  parse: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller; readonly metering: Metering };
   passThrough: PassThroughRequest;
   form: { readonly type: string; readonly body: Buffer };
   draft: DraftInput;
@@ -160,9 +167,9 @@ export function createOffload(): Offload {
     throw new Problem(problem.code, problem.message, { param: problem.param });
   }
 
-  async function parseOnThread(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Promise<Generation> {
-    const result = await runOnThread('parse', { endpoint, body, caller }, waiter, 'overloaded', PARSE_FAILED);
-    return { ...result, request: body, forward: forwardOf(result, body) };
+  async function parseOnThread(job: Jobs['parse'], waiter: Waiter): Promise<Generation> {
+    const result = await runOnThread('parse', job, waiter, 'overloaded', PARSE_FAILED);
+    return { ...result, request: job.body, forward: forwardOf(result, job.body) };
   }
 
   async function passThroughOnThread(request: PassThroughRequest, waiter: Waiter): Promise<PassThrough> {
@@ -172,10 +179,10 @@ export function createOffload(): Offload {
 
   return {
     expect: (bytes) => void (bytes > MANY_BYTES && thread.warm()),
-    parse: (endpoint, body, caller, waiter) =>
+    parse: (endpoint, body, caller, waiter, metering = 'off') =>
       body.length > MANY_BYTES
-        ? parseOnThread(endpoint, body, caller, waiter)
-        : parseGeneration(endpoint, body, caller),
+        ? parseOnThread({ endpoint, body, caller, metering }, waiter)
+        : parseGeneration(endpoint, body, caller, metering),
     passThrough: (request, waiter) =>
       passThroughUnparsed(request) ??
       (request.body.length > MANY_BYTES ? passThroughOnThread(request, waiter) : parsePassThrough(request)),

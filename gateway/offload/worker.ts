@@ -6,8 +6,8 @@ import type { Job, Jobs, Kind, Result, Results } from './pool.ts';
 import { serveJobs } from './thread.ts';
 
 const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] | Promise<Results[K]> } = {
-  parse({ endpoint, body, caller }) {
-    const { request, forward, ...rest } = parseGeneration(endpoint, bufferOf(body), caller);
+  parse({ endpoint, body, caller, metering }) {
+    const { request, forward, ...rest } = parseGeneration(endpoint, bufferOf(body), caller, metering);
     return { ...rest, forward: bytesOf(forward) };
   },
   passThrough({ body, ...rest }) {

@@ -6,6 +6,7 @@ import { toBackend } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
+import { reserveTokens } from '../http/budget.ts';
 import type { Bindings, Context } from '../http/context.ts';
 import { readBody } from '../http/messages.ts';
 import type { Caller } from '../keys/keys.ts';
@@ -13,6 +14,7 @@ import { checkPath } from '../keys/models.ts';
 import type { Endpoint } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
+import type { UsageBook } from '../usage/usage.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
 const ENDPOINT: Record<Endpoint, string> = { chat: CHAT_ENDPOINT, completion: '/v1/completions' };
@@ -21,10 +23,11 @@ const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text
 interface GenerateDeps extends TeeDeps {
   readonly backend: Backend;
   readonly offload: Offload;
+  readonly book: UsageBook;
 }
 
 export function generate(endpoint: Endpoint, deps: GenerateDeps) {
-  const { config, backend, offload } = deps;
+  const { config, backend, offload, book } = deps;
   return async (c: Context): Promise<Response> => {
     const { attested, relayed } = await begin(c);
     c.env.outcome = await (attested ? settleTee(c.env, deps, relayed) : relayed);
@@ -42,13 +45,15 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
     const reading = readBody(incoming, config.max_body_bytes, permit);
     offload.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = await reading;
-    const parsing = offload.parse(endpoint, body, caller, c.env);
-    const generation = parsing instanceof Promise ? await parsing : parsing;
-    const { request, forward, choices, stream, model } = generation;
     const header = teeHeader(incoming.headers);
+    const metering = c.env.budget === undefined ? 'off' : header.tee === null ? 'usage' : 'estimate';
+    const parsing = offload.parse(endpoint, body, caller, c.env, metering);
+    const generation = parsing instanceof Promise ? await parsing : parsing;
+    const { request, forward, choices, stream, model, estimate, usageAsked } = generation;
     const tee = generation.tee ?? header.tee;
     watch.generates(OPERATION[endpoint], model, tee !== null);
     if (stream) permit.stream();
+    if (estimate !== null) await reserveTokens(c.env, book, estimate);
     const exchange =
       tee === null
         ? { outgoing, watch }
@@ -65,7 +70,7 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
         model,
       },
       exchange,
-      (head, port) => deliver(head, port, exchange),
+      (head, port) => deliver(head, port, exchange, usageAsked),
     );
     return { attested: tee !== null, relayed };
   }
@@ -79,7 +84,7 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
     return headers;
   }
 
-  function deliver(head: ResponseHead, port: Port, exchange: Exchange | TeeExchange) {
+  function deliver(head: ResponseHead, port: Port, exchange: Exchange | TeeExchange, usageAsked: boolean) {
     const type = mediaType(head.headers);
     if (head.status === 204 || head.status === 205)
       throw new Problem(
@@ -88,7 +93,9 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
       );
     if (type !== 'text/event-stream' && type !== 'application/json')
       throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
-    return 'hold' in exchange ? teeDelivery(head, port, exchange, deps) : pipeDelivery(head, port, exchange);
+    return 'hold' in exchange
+      ? teeDelivery(head, port, exchange, deps)
+      : pipeDelivery(head, port, exchange, usageAsked);
   }
 }
 

@@ -2,6 +2,7 @@
 // to a JSON object where it is JSON or a stream of a known form.
 
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { streamFormOf } from '../../proto/stream/forms.ts';
 import type { Backend, Backends, Model, ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
 import { modelListSchema } from '../backend/probe.ts';
@@ -9,13 +10,16 @@ import { Problem } from '../base/problem.ts';
 import { withoutQuery } from '../base/target.ts';
 import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import { isProvable, openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
+import { reserveTokens } from '../http/budget.ts';
 import type { Context } from '../http/context.ts';
 import { readBody } from '../http/messages.ts';
 import { checkRoute } from '../keys/keys.ts';
 import { checkPath } from '../keys/models.ts';
-import { beginsObject } from '../offload/jobs.ts';
+import { beginsObject, type PassThrough } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import type { Operation, Telemetry } from '../telemetry/telemetry.ts';
+import type { Estimate } from '../usage/budget.ts';
+import type { UsageBook } from '../usage/usage.ts';
 
 // GET /v1/models for a key that is restricted to some models: the backend's list without all others.
 
@@ -83,10 +87,11 @@ interface PassThroughDeps extends TeeDeps {
   readonly backends: Backends | null;
   readonly offload: Offload;
   readonly telemetry: Telemetry;
+  readonly book: UsageBook;
 }
 
 export function passthrough(deps: PassThroughDeps, attestationById: (c: Context, id: string) => Promise<Response>) {
-  const { config, backend, backends, offload, telemetry } = deps;
+  const { config, backend, backends, offload, telemetry, book } = deps;
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing, caller, permit, watch } = c.env;
     const method = incoming.method ?? 'GET';
@@ -108,12 +113,17 @@ export function passthrough(deps: PassThroughDeps, attestationById: (c: Context,
     const byModel = method === 'POST' && backends !== null;
     const counted = method === 'POST' && telemetry.counts;
     const json = jsonType || beginsObject(body);
-    const parsed = await offload.passThrough({ body, json, restrictedCaller, mayAttest, byModel, counted }, c.env);
+    const metered = c.env.budget !== undefined;
+    const parsed = await offload.passThrough(
+      { body, json, restrictedCaller, mayAttest, byModel, counted, metered },
+      c.env,
+    );
     if (method === 'GET' && parsed.tee !== null) throw new Problem('invalid_request', BODY_OF_GET, { param: 'tee' });
     watch.model = parsed.model ?? null;
     const { forward, stream, object, model } = parsed;
     const tee = parsed.tee ?? (object ? header.tee : null);
     if (stream) permit.stream();
+    await reserveTokens(c.env, book, estimateFor(path, parsed));
     if (tee === null && header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
     const isList = method === 'GET' && /^\/models\/?(\?|$)/.test(path);
     if (backends !== null && isList) return mergedModels(c, await backends.models(), models);
@@ -194,6 +204,12 @@ function backendPath(url: string): string {
   }
   if (/(^|[/\\])\.{1,2}([/\\]|$)|[\\\0\r\n]/.test(decoded)) throw new Problem('not_found', 'There is nothing here.');
   return rest;
+}
+
+/** Only some endpoints generate an answer. */
+function estimateFor(path: string, { estimate }: PassThrough): Estimate {
+  const { prompt, output } = estimate ?? { prompt: 0, output: 0 };
+  return { prompt, output: output ?? (streamFormOf(`/v1${withoutQuery(path)}`) === null ? 0 : null) };
 }
 
 const isJson = (contentType = '') => /^application\/json\b/i.test(contentType);

@@ -10,6 +10,7 @@ import { METHODS, withoutQuery } from '../base/target.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
 import { type Accounted, createAccounting, type Signed } from '../usage/accounting.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
+import { charged, type Estimate } from '../usage/budget.ts';
 import { type Hold, NO_TOKENS, TokenReader, type Tokens } from '../usage/tokens.ts';
 import type { UsageBook } from '../usage/usage.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
@@ -34,7 +35,10 @@ export class Watch {
   /** The backend that the request was last sent to, where there are several. */
   backend: BackendName | null = null;
   stream = false;
+  /** All of the response arrived. */
+  complete = false;
   chunks = 0;
+  bytes = 0;
   first_ms = 0;
   last_ms = 0;
   /** The longest time between two chunks. */
@@ -53,6 +57,7 @@ export class Watch {
   /** null: tokens are not counted, or the response has not begun or has ended. */
   #reader: TokenReader | null = null;
   #tokens: Tokens = NO_TOKENS;
+  #reservation: Reservation | null = null;
 
   /** @param max_answer_bytes the largest answer whose tokens are read; null: they are not counted. */
   constructor(trace: ExchangeTrace | null, max_answer_bytes: number | null) {
@@ -71,6 +76,17 @@ export class Watch {
     this.sent_ms = performance.now();
   }
 
+  /** @param output the tokens that were reserved for the answer */
+  reserved(estimate: Estimate, output: number, release: () => void): void {
+    this.#reservation = { estimate, output, release };
+  }
+
+  /** Ends the reservation. */
+  release(): void {
+    this.#reservation?.release();
+    this.#reservation = null;
+  }
+
   head(status: number, contentType: string | undefined): void {
     this.backend_status = status;
     this.stream = contentType?.startsWith('text/event-stream') === true;
@@ -87,6 +103,7 @@ export class Watch {
   /** Counts a chunk of the backend's response. */
   chunk(chunk: Buffer): void {
     this.#reader?.add(chunk);
+    this.bytes += chunk.length;
     const now = performance.now();
     if (this.chunks++ === 0) this.first_ms = now;
     else if (now - this.last_ms > this.gap_ms) this.gap_ms = now - this.last_ms;
@@ -95,6 +112,11 @@ export class Watch {
 
   /** The backend's response has ended. */
   ended(): void {
+    this.complete = true;
+    this.#readTokens();
+  }
+
+  #readTokens(): void {
     this.#tokens = this.#reader?.tokens() ?? this.#tokens;
     this.#reader = null;
   }
@@ -110,11 +132,21 @@ export class Watch {
     this.signed = signed;
   }
 
-  /** The tokens of the backend's response; null if they are not counted. */
-  tokens(): Tokens | null {
-    this.ended();
-    return this.#max_answer_bytes === null ? null : this.#tokens;
+  /** The tokens of the exchange; null if they are not counted. `left`: the client has left. */
+  tokens(left: boolean): Tokens | null {
+    this.#readTokens();
+    if (this.#max_answer_bytes === null) return null;
+    if (this.#reservation === null) return this.#tokens;
+    const { estimate, output } = this.#reservation;
+    return charged(this.#tokens, estimate, output, { ...this, left });
   }
+}
+
+/** Tokens that the exchange's key has reserved. */
+interface Reservation {
+  readonly estimate: Estimate;
+  readonly output: number;
+  readonly release: () => void;
 }
 
 // The end of an exchange, as log, metrics and traces report it. It contains no content, no key, and no value that clients can vary at will.
@@ -185,7 +217,7 @@ function exchangeEndOf(
     tee: !watch.tee ? 'none' : outcome?.tee === 'attested' ? 'attested' : status === CLIENT_LEFT ? 'left' : 'failed',
     code,
     error: errorOf(watch, code, status),
-    model: watch.operation === null ? '' : models.of(watch.model, watch.served),
+    model: watch.operation === null ? '' : models.of(watch.model),
     total_ms: performance.now() - watch.began_ms,
   };
 }
@@ -196,25 +228,24 @@ function errorOf(watch: Watch, code: string | null, status: number): string {
   return STATUSES.has(status) ? `http_${status}` : `http_${Math.floor(status / 100)}xx`;
 }
 
-// Model names as labels: the first few that the backend served, and "other" for any other name.
+// Model names as labels: the first few of the backend's list that are used, and "other" for any other text.
 
 /** A label's values live as long as the process, so their number is limited. */
-export const MAX_MODEL_LABELS = 16;
+export const MAX_MODEL_LABELS = 64;
 const OTHER_MODEL = 'other';
 
 interface ModelLabels {
-  /** `served`: the backend sent a response for this name. A name that it rejected never becomes a label. */
-  of(model: string | null, served: boolean): string;
+  of(model: string | null): string;
 }
 
-function createModelLabels(): ModelLabels {
-  const known = new Set<string>();
+function createModelLabels(isListed: IsListed): ModelLabels {
+  const labels = new Set<string>();
   return {
-    of(model, served) {
+    of(model) {
       if (model === null) return OTHER_MODEL;
-      if (known.has(model)) return model;
-      if (!served || known.size >= MAX_MODEL_LABELS || model.length > 128) return OTHER_MODEL;
-      known.add(model);
+      if (labels.has(model)) return model;
+      if (labels.size >= MAX_MODEL_LABELS || !isListed(model)) return OTHER_MODEL;
+      labels.add(model);
       return model;
     },
   };
@@ -332,6 +363,9 @@ export interface Telemetry {
   close(): Promise<void>;
 }
 
+/** Whether the backend lists a model of this name. */
+type IsListed = (model: string) => boolean;
+
 /** Records of requests other than metrics and log. */
 interface Records {
   /** null: there are no API keys. */
@@ -344,13 +378,18 @@ interface Records {
 
 const NO_RECORDS: Records = { book: null, audit: null, max_answer_bytes: 0 };
 
-export function createTelemetry(log: Logger, tracer: Tracer | null, records: Records = NO_RECORDS): Telemetry {
+export function createTelemetry(
+  log: Logger,
+  tracer: Tracer | null,
+  records: Records = NO_RECORDS,
+  isListed: IsListed = () => false,
+): Telemetry {
   const { book, audit, max_answer_bytes } = records;
   const registry = new Registry();
   const metrics = createMetrics(registry);
   const accounting = createAccounting(registry, book, audit);
   const count = createCount(metrics);
-  const models = createModelLabels();
+  const models = createModelLabels(isListed);
   const line = createRequestLine(log);
   let running = 0;
   return {
@@ -368,9 +407,10 @@ export function createTelemetry(log: Logger, tracer: Tracer | null, records: Rec
       running--;
       const ended = exchangeEndOf(exchange, watch, route, response, models);
       count(watch, ended);
-      const tokens = watch.sent_ms === 0 ? null : watch.tokens();
+      const tokens = watch.sent_ms === 0 ? null : watch.tokens(ended.status === CLIENT_LEFT);
       line(watch, ended, keyOf(exchange), tokens);
       if (tokens !== null) accounting.record(accountedOf(exchange, watch, ended, tokens, models));
+      watch.release();
       watch.trace?.end(watch, ended);
     },
     signed(responses, kind) {
@@ -393,15 +433,13 @@ function accountedOf(
   tokens: Tokens,
   models: ModelLabels,
 ): Accounted {
-  const label = models.of(watch.model, watch.served);
   return {
     id,
     caller,
     method,
     // A path that the backend does not serve may be any text.
     endpoint: watch.served ? withoutQuery(incoming.url ?? '').slice(0, MAX_NAME) || route : route,
-    label,
-    model: watch.served ? (watch.model?.slice(0, MAX_NAME) ?? label) : label,
+    model: models.of(watch.model),
     status,
     tokens,
     gpu_ms: watch.phases === null ? 0 : watch.phases.collection_ms / (watch.tree_size ?? 1),

@@ -13,8 +13,6 @@ export interface Accounted {
   /** The request's path without its query if the backend served it; else its route. */
   readonly endpoint: string;
   /** The model as a metric's label: one of a bounded set. */
-  readonly label: string;
-  /** The model as the client named it if the backend served it; else `label`. */
   readonly model: string;
   readonly status: number;
   readonly tokens: Tokens;
@@ -54,7 +52,7 @@ export function createAccounting(registry: Registry, book: UsageBook | null, aud
   }
 
   function count(request: Accounted, book: UsageBook): void {
-    const { caller, tokens, label: model, signed } = request;
+    const { caller, tokens, model, signed } = request;
     const amounts: Amounts = {
       requests: 1,
       attested: signed === null ? 0 : 1,
@@ -98,7 +96,7 @@ function createUsageMetrics(registry: Registry) {
   return {
     requests: new Counter({
       name: 'countersign_key_requests_total',
-      help: 'Requests of an API key that reached the backend. counted: who counted the tokens, the backend, the gateway by the events of a stream, or nobody.',
+      help: 'Requests of an API key that reached the backend. counted: who counted the tokens, the backend, the gateway by the events of a stream or by an estimate, or nobody.',
       labelNames: ['key', 'model', 'counted'] as const,
       registers,
     }),

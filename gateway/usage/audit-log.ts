@@ -27,7 +27,7 @@ export interface AuditEntry {
   readonly status: number;
   readonly input_tokens: number;
   readonly output_tokens: number;
-  /** The source of the counts: `backend`, `events` or `unknown`. */
+  /** The source of the counts: `backend`, `events`, `estimate` or `unknown`. */
   readonly tokens: string;
   /** The nonce of an attested response. */
   readonly nonce?: string;

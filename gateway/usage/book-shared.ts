@@ -1,10 +1,25 @@
-// Keeps usage in Valkey or Redis, so that all gateways count together. Usage is written once a second; a failed write is repeated.
+// Keeps usage in Valkey or Redis, so that all gateways count together. Usage is written once a second; a failed write is repeated. Tokens
+// are reserved there at once.
 import { randomUUID } from 'node:crypto';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../base/store-connection.ts';
-import { AMOUNTS, type Amounts, dayOf, firstDay, NOTHING, sum, type UsageBook, type UsageRecord } from './usage.ts';
+import { Reservations } from './budget.ts';
+import {
+  AMOUNTS,
+  type Amounts,
+  dayOf,
+  firstDay,
+  grant,
+  NOTHING,
+  type Reserved,
+  sum,
+  type UsageBook,
+  type UsageRecord,
+} from './usage.ts';
 
 const FLUSH_MS = 1_000;
+/** What a request with a reservation did cost is written soon, because other gateways count the reservation until then. */
+const SETTLE_MS = 20;
 const RETRY_SECONDS = 2;
 /** A month's records expire this long after its last write: later than the 31 days in which they are read. */
 const MONTH_KEPT_S = 93 * 86_400;
@@ -40,6 +55,34 @@ for record = 1, (#KEYS - 1) / 2 do
 end
 return 1`;
 
+/** A reservation of a gateway that has died expires after this time. */
+const RESERVED_S = 900;
+/**
+ * KEYS: the day's tokens, and the key's reservations: `TOKENS EXPIRY` by the request's id. ARGV: now, the expiry, the id, the limit, the
+ * least and the most tokens, the day's tokens as the gateway knows them, from which a store that has lost them learns them again, how long
+ * they are kept, and the ids of reservations that have ended. Returns the tokens that were reserved, or -1; those that were used before; and those of them that are spent.
+ */
+const RESERVE = `
+local now, limit, least, most = tonumber(ARGV[1]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+for i = 9, #ARGV do redis.call('HDEL', KEYS[2], ARGV[i]) end
+local spent = tonumber(redis.call('GET', KEYS[1]) or '0')
+if spent < tonumber(ARGV[7]) then
+  spent = tonumber(ARGV[7])
+  redis.call('SET', KEYS[1], ARGV[7], 'EX', ARGV[8])
+end
+local used = spent
+local held = redis.call('HGETALL', KEYS[2])
+for i = 1, #held, 2 do
+  local tokens, expiry = string.match(held[i + 1], '^(%d+) (%d+)$')
+  if tonumber(expiry) > now then used = used + tonumber(tokens) else redis.call('HDEL', KEYS[2], held[i]) end
+end
+if used >= limit or used + least > limit then return { -1, used, spent } end
+local tokens = math.min(most, limit - used)
+redis.call('HSET', KEYS[2], ARGV[3], string.format('%d %s', tokens, ARGV[2]))
+redis.call('EXPIREAT', KEYS[2], ARGV[2])
+return { tokens, used, spent }`;
+
+const reservedKey = (key: string, day: string) => `countersign:reserved:${key}:${day}`;
 const monthKey = (key: string, month: string) => `countersign:usage:${key}:${month}`;
 const tokensKey = (key: string, day: string) => `countersign:tokens:${key}:${day}`;
 
@@ -50,20 +93,37 @@ interface WaitingRecord {
   amounts: Amounts;
 }
 
-/** Records that were sent, and not yet confirmed. */
+interface EndedReservation {
+  readonly key: string;
+  readonly day: string;
+  readonly id: string;
+}
+
+/** Records and ends of reservations that were sent, and not yet confirmed. */
 interface Batch {
   readonly id: string;
   readonly records: readonly WaitingRecord[];
+  readonly ended: readonly EndedReservation[];
 }
 
-/** `onLost` is called when records are lost. */
-export function createSharedBook(connection: Connection, onLost: () => void, now: () => number = Date.now): UsageBook {
+/** `admission`: the connection as requests wait for it. `onLost` is called when records are lost. */
+export function createSharedBook(
+  connection: Connection,
+  admission: Pick<Connection, 'run'>,
+  onLost: () => void,
+  now: () => number = Date.now,
+): UsageBook {
+  const reservations = new Reservations();
   const waiting = new Map<string, WaitingRecord>();
   /** Each key's tokens of today as last read, for use while the store cannot be reached. */
   const lastRead = new Map<string, { readonly day: string; readonly tokens: number }>();
+  /** The day of each reservation that the store may have, by its request. */
+  const reservedOn = new Map<string, string>();
+  let ended: EndedReservation[] = [];
   let sent: Batch | null = null;
   let flushing: Promise<void> | null = null;
   const timer = setInterval(() => void flush(), FLUSH_MS).unref();
+  let settling: NodeJS.Timeout | null = null;
 
   function put(record: WaitingRecord): void {
     const id = `${record.key} ${record.day} ${record.model}`;
@@ -84,9 +144,9 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
   }
 
   async function write(): Promise<void> {
-    while (sent !== null || waiting.size > 0) {
+    while (sent !== null || waiting.size > 0 || ended.length > 0) {
       sent ??= take();
-      const { id, records } = sent;
+      const { id, records, ended: over } = sent;
       await connection.run((client) =>
         client.eval(WRITE, {
           keys: [
@@ -103,15 +163,33 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
           ],
         }),
       );
+      for (const { key, day, amounts } of records) know(key, day, amounts.input_tokens + amounts.output_tokens);
+      // After their tokens, so that these are never counted as neither.
+      await connection.run((client) =>
+        Promise.all(over.map(({ key, day, id }) => client.hDel(reservedKey(key, day), id))),
+      );
       sent = null;
     }
   }
+
+  /** Counts tokens that were written among those that the store has. */
+  function know(key: string, day: string, tokens: number): void {
+    const known = lastRead.get(key);
+    if (known?.day === day) lastRead.set(key, { day, tokens: known.tokens + tokens });
+  }
+
+  const knownToday = (key: string, day: string): number => {
+    const known = lastRead.get(key);
+    return known?.day === day ? known.tokens : 0;
+  };
 
   function take(): Batch {
     const ids = [...waiting.keys()].slice(0, MAX_BATCH);
     const records = ids.map((id) => waiting.get(id) as WaitingRecord);
     for (const id of ids) waiting.delete(id);
-    return { id: randomUUID(), records };
+    const over = ended.slice(0, MAX_BATCH);
+    ended = ended.slice(MAX_BATCH);
+    return { id: randomUUID(), records, ended: over };
   }
 
   const unwritten = (key: string, day: string): number => {
@@ -119,6 +197,24 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
     for (const one of [...(sent?.records ?? []), ...waiting.values()])
       if (one.key === key && one.day === day) tokens += one.amounts.input_tokens + one.amounts.output_tokens;
     return tokens;
+  };
+
+  function release(key: string, id: string): void {
+    reservations.delete(key, id);
+    const day = reservedOn.get(id);
+    if (day === undefined) return;
+    reservedOn.delete(id);
+    // One that is forgotten expires.
+    if (ended.length < MAX_WAITING) ended.push({ key, day, id });
+    settling ??= setTimeout(() => {
+      settling = null;
+      void flush();
+    }, SETTLE_MS).unref();
+  }
+
+  const tokensToday = (key: string): number => {
+    const day = dayOf(now());
+    return knownToday(key, day) + unwritten(key, day) + reservations.of(key);
   };
 
   return {
@@ -139,22 +235,40 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
         });
       }
     },
-    async tokensToday(key) {
+    tokensToday,
+    async reserve(key, id, wanted) {
       const day = dayOf(now());
-      const before = unwritten(key, day);
+      const { limit, least, most } = wanted;
+      const now_s = Math.floor(now() / 1000);
+      // What this gateway has not written yet is not in the store.
+      const room = limit - unwritten(key, day);
+      const numbers = [room, least, most, knownToday(key, day), TOKENS_KEPT_S].map(String);
+      const over = ended.filter((one) => one.key === key && one.day === day).slice(0, MAX_BATCH);
+      reservedOn.set(id, day);
+      let reserved: Reserved;
       try {
-        const tokens = Number((await connection.run((client) => client.get(tokensKey(key, day)))) ?? 0);
-        lastRead.set(key, { day, tokens });
-        return tokens + before;
+        const [tokens = -1, used = 0, spent = 0] = (await admission.run((client) =>
+          client.eval(RESERVE, {
+            keys: [tokensKey(key, day), reservedKey(key, day)],
+            arguments: [String(now_s), String(now_s + RESERVED_S), id, ...numbers, ...over.map((one) => one.id)],
+          }),
+        )) as number[];
+        ended = ended.filter((one) => !over.includes(one));
+        lastRead.set(key, { day, tokens: spent });
+        reserved = { tokens: tokens < 0 ? null : tokens, used: used + limit - room };
       } catch {
-        const last = lastRead.get(key);
-        return (last?.day === day ? last.tokens : 0) + unwritten(key, day);
+        reserved = grant(wanted, tokensToday(key));
       }
+      if (reserved.tokens === null) release(key, id);
+      else reservations.add(key, id, reserved.tokens);
+      return reserved;
     },
+    release,
     async close() {
       clearInterval(timer);
+      clearTimeout(settling ?? undefined);
       await flush();
-      if (sent !== null || waiting.size > 0) onLost();
+      if ((sent?.records.length ?? 0) > 0 || waiting.size > 0) onLost();
     },
   };
 }

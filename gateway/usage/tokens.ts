@@ -11,8 +11,11 @@ const USAGE = '"usage"';
 export interface Tokens {
   readonly input: number;
   readonly output: number;
-  /** `backend`: its own count. `events`: the number of events of a stream without a count. `unknown`: there is no count. */
-  readonly source: 'backend' | 'events' | 'unknown';
+  /**
+   * `backend`: its own count. `events`: the number of events of a stream without a count. `estimate`: by bytes, or what was reserved, for
+   * a key with a budget. `unknown`: there is no count.
+   */
+  readonly source: 'backend' | 'events' | 'estimate' | 'unknown';
 }
 
 export const NO_TOKENS: Tokens = { input: 0, output: 0, source: 'unknown' };

@@ -1,4 +1,5 @@
 // The usage of each API key: requests, attested responses, tokens and GPU time, by day and model.
+import { Reservations } from './budget.ts';
 
 /** Amounts that only grow. */
 export interface Amounts {
@@ -25,9 +26,33 @@ export interface UsageBook {
   add(key: string, model: string, amounts: Amounts): void;
   /** The last {@link DAYS} days, the oldest first. @throws {Problem} store_unavailable */
   records(key: string): readonly UsageRecord[] | Promise<readonly UsageRecord[]>;
-  /** Today's input and output tokens (UTC). While the store cannot be reached, those that this gateway knows of. */
-  tokensToday(key: string): number | Promise<number>;
+  /** Today's input and output tokens (UTC) that this gateway knows of, reservations included. */
+  tokensToday(key: string): number;
+  /** Reserves tokens of today for a request, until its release. */
+  reserve(key: string, id: string, wanted: Wanted): Reserved | Promise<Reserved>;
+  /** Call this after `add`, so that the tokens are never counted as neither. */
+  release(key: string, id: string): void;
   close(): void | Promise<void>;
+}
+
+/** The tokens that a request may cost. */
+export interface Wanted {
+  /** The key's tokens a day. */
+  readonly limit: number;
+  /** The request is refused where fewer are left. */
+  readonly least: number;
+  readonly most: number;
+}
+
+export interface Reserved {
+  /** The tokens that were reserved; null: too few are left. */
+  readonly tokens: number | null;
+  /** Tokens of today before this request, reservations included. */
+  readonly used: number;
+}
+
+export function grant({ limit, least, most }: Wanted, used: number): Reserved {
+  return { tokens: used >= limit || used + least > limit ? null : Math.min(most, limit - used), used };
 }
 
 /** Days that are kept, today included. */
@@ -51,11 +76,22 @@ export function sum(a: Amounts, b: Amounts): Amounts {
 
 export const NOTHING: Amounts = { requests: 0, attested: 0, input_tokens: 0, output_tokens: 0, gpu_us: 0 };
 
+export interface MemoryBook extends UsageBook {
+  /** All records, for a file. */
+  all(): KeptRecord[];
+  readonly changes: number;
+}
+
+export type KeptRecord = UsageRecord & { readonly key: string };
+
 /** Keeps usage in the memory of this process. Records of a removed key expire like all others. */
-export function createMemoryBook(now: () => number = Date.now): UsageBook {
+export function createMemoryBook(now: () => number = Date.now, kept: readonly KeptRecord[] = []): MemoryBook {
   /** Each key's records by day and model. */
   const keys = new Map<string, Map<string, UsageRecord>>();
+  const reservations = new Reservations();
   let today = dayOf(now());
+  let changes = 0;
+  for (const { key, ...record } of kept) put(key, record);
 
   /** Removes records that are too old, once a day. */
   function expire(): void {
@@ -69,24 +105,41 @@ export function createMemoryBook(now: () => number = Date.now): UsageBook {
     }
   }
 
+  function put(key: string, { day, model, amounts }: UsageRecord): void {
+    const records = keys.get(key) ?? new Map<string, UsageRecord>();
+    keys.set(key, records);
+    const id = `${day} ${model}`;
+    records.set(id, { day, model, amounts: sum(records.get(id)?.amounts ?? NOTHING, amounts) });
+  }
+
+  function tokensToday(key: string): number {
+    expire();
+    let tokens = reservations.of(key);
+    for (const { day, amounts } of keys.get(key)?.values() ?? [])
+      if (day === today) tokens += amounts.input_tokens + amounts.output_tokens;
+    return tokens;
+  }
+
   return {
     add(key, model, amounts) {
       expire();
-      const records = keys.get(key) ?? new Map<string, UsageRecord>();
-      keys.set(key, records);
-      const id = `${today} ${model}`;
-      records.set(id, { day: today, model, amounts: sum(records.get(id)?.amounts ?? NOTHING, amounts) });
+      changes++;
+      put(key, { day: today, model, amounts });
     },
     records(key) {
       expire();
       return [...(keys.get(key)?.values() ?? [])];
     },
-    tokensToday(key) {
-      expire();
-      let tokens = 0;
-      for (const { day, amounts } of keys.get(key)?.values() ?? [])
-        if (day === today) tokens += amounts.input_tokens + amounts.output_tokens;
-      return tokens;
+    tokensToday,
+    reserve(key, id, wanted) {
+      const reserved = grant(wanted, tokensToday(key));
+      if (reserved.tokens !== null) reservations.add(key, id, reserved.tokens);
+      return reserved;
+    },
+    release: (key, id) => reservations.delete(key, id),
+    all: () => [...keys].flatMap(([key, records]) => [...records.values()].map((record) => ({ key, ...record }))),
+    get changes() {
+      return changes;
     },
     close() {},
   };

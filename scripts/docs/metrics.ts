@@ -47,7 +47,7 @@ export async function metricsPage(): Promise<string> {
 ([configuration](configuration.md)).
 
 Names follow OpenTelemetry's conventions for generative AI and HTTP.
-\`gen_ai_request_model\` is one of the first ${MAX_MODEL_LABELS} names that the backend served, then \`other\`; \`key\` one of the first ${MAX_KEY_LABELS} names of keys. No label holds anything
+\`gen_ai_request_model\` is one of the first ${MAX_MODEL_LABELS} used names of the backend's list, else \`other\`; \`key\` one of the first ${MAX_KEY_LABELS} names of keys. No label holds anything
 else that a client wrote.
 
 | name | type | labels | meaning |

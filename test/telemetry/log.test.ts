@@ -116,11 +116,14 @@ describe('the log', () => {
     expect(gateway.output() + sidecar.output()).not.toContain(CANARY);
   });
 
-  it('names the model that the backend served, and the nonce of what was attested', async () => {
+  it('names a model that the backend lists, no other text, and the nonce of what was attested', async () => {
     backend.script = chatAnswer('hello');
-    const got = await chat(url, { ...CHAT, model: 'served', tee: true });
+    const got = await chat(url, { ...CHAT, tee: true });
     const line = await lineOf(got.headers['x-request-id']);
-    expect(line).toMatchObject({ model: 'served', nonce: got.json().attestation.nonce });
+    expect(line).toMatchObject({ model: 'scripted', nonce: got.json().attestation.nonce });
+    const named = await lineOf((await chat(url, { ...CHAT, model: `${CANARY}-model` })).headers['x-request-id']);
+    expect(named).toMatchObject({ model: 'other', status: 200 });
+    expect(gateway.output()).not.toContain(CANARY);
     backend.script = answer('{"error":{"message":"no such model"}}', 404);
     const refused = await lineOf((await chat(url, { ...CHAT, model: 'refused' })).headers['x-request-id']);
     expect(refused).toMatchObject({ model: 'other', status: 404 });

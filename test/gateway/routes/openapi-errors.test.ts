@@ -20,7 +20,7 @@ beforeAll(async () => {
   limited = await stage.gateway({ MAX_BODY_BYTES: '4096', MAX_VERIFY_PER_SECOND: '1' }, [
     'usual',
     'slow rps=1',
-    'poor tokens-per-day=1',
+    'poor tokens-per-day=5',
     'bound models=first',
   ]);
 });

@@ -15,8 +15,9 @@ const TEE = { ...CHAT, tee: true };
 describe('GET /usage', () => {
   it("says what a key has used, and nothing of another's", async () => {
     stage = await startStage({ collectionMs: 30 });
-    const url = await stage.gateway({}, ['a', 'b']);
     const { backend } = stage.service;
+    backend.models = '{"data":[{"id":"scripted"},{"id":"second"}]}';
+    const url = await stage.gateway({}, ['a', 'b']);
     backend.script = chatAnswer('Hello.');
     await chat(url, CHAT, bearer('a'));
     await chat(url, TEE, bearer('a'));
@@ -100,7 +101,7 @@ describe('a budget of tokens a day', () => {
     const url = await stage.gateway({ MAX_TOKENS_PER_DAY_PER_KEY: '5' }, [
       'a',
       'b tokens-per-day=0',
-      'c tokens-per-day=1',
+      'c tokens-per-day=4',
     ]);
     for (const name of ['a', 'b', 'c']) expect((await chat(url, CHAT, bearer(name))).status).toBe(200);
     const statuses = await Promise.all(
