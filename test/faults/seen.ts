@@ -10,6 +10,8 @@ const HANG_MS = 60_000;
 export interface Question extends Asked {
   /** Leaves when this says so, each time something came. */
   readonly leaves?: (text: string) => boolean;
+  /** The API key. */
+  readonly key?: string;
   /** Longer than this is a hang. */
   readonly hang_ms?: number;
 }
@@ -21,7 +23,7 @@ export async function see(url: string, asked: Question, root: () => string): Pro
 }
 
 async function seen(url: string, asked: Question, root: () => string): Promise<string> {
-  const { question, stream, tee, batch = false, leaves, hang_ms = HANG_MS } = asked;
+  const { question, stream, tee, batch = false, leaves, key, hang_ms = HANG_MS } = asked;
   const body = JSON.stringify({
     model: 'scripted',
     messages: [{ role: 'user', content: question }],
@@ -35,6 +37,7 @@ async function seen(url: string, asked: Question, root: () => string): Promise<s
     const answer = await ask(`${url}/v1/chat/completions`, {
       body,
       signal,
+      ...(key === undefined ? {} : { headers: { authorization: `Bearer ${key}` } }),
       onData(chunk) {
         text += chunk;
         left = leaves?.(text) === true;

@@ -32,6 +32,7 @@ export class Stage {
   sidecar: RunningProcess;
   readonly #startSidecar: () => RunningProcess;
   readonly #root: string;
+  readonly #metrics_port: string | undefined;
 
   private constructor(
     folder: Folder,
@@ -39,12 +40,14 @@ export class Stage {
     gateway: GatewayProcess,
     startSidecar: () => RunningProcess,
     root: string,
+    metrics_port: string | undefined,
   ) {
     this.folder = folder;
     this.backend = backend;
     this.gateway = gateway;
     this.#startSidecar = startSidecar;
     this.#root = root;
+    this.#metrics_port = metrics_port;
     this.sidecar = startSidecar();
   }
 
@@ -55,7 +58,7 @@ export class Stage {
     const run = options.run ?? join(folder.path, 'run');
     const socket = join(run, 'sidecar.sock');
     const root = options.root ?? join(run, 'root');
-    const env = {
+    const env: Record<string, string> = {
       BACKEND_URL: backend.url,
       SIDECAR_SOCKET: socket,
       // On a busy machine a sidecar takes seconds to start.
@@ -75,7 +78,7 @@ export class Stage {
         SIMULATED_ROOT_DIR: root,
         ...options.sidecar,
       });
-    const stage = new Stage(folder, backend, gateway, startSidecar, root);
+    const stage = new Stage(folder, backend, gateway, startSidecar, root, env.METRICS_PORT);
     await stage.whole();
     return stage;
   }
@@ -135,9 +138,15 @@ export class Stage {
     }
   }
 
+  /** The text of /metrics, on METRICS_PORT where that is set. */
+  async metrics(): Promise<string> {
+    const url = this.#metrics_port === undefined ? this.url : `http://127.0.0.1:${this.#metrics_port}`;
+    return (await ask(`${url}/metrics`, { method: 'GET' })).text;
+  }
+
   /** A gauge of /metrics; its labels count as part of its name. */
   async gauge(name: string): Promise<number> {
-    const { text } = await ask(`${this.url}/metrics`, { method: 'GET' });
+    const text = await this.metrics();
     const line = text.split('\n').find((one) => one.startsWith(`${name} `));
     return line === undefined ? Number.NaN : Number(line.slice(name.length + 1));
   }

@@ -19,7 +19,10 @@ export interface Load {
   stop(): Promise<void>;
 }
 
-export function startLoad(stage: Stage, clients: number): Load {
+/** What no log, metric or file may hold. */
+export const CANARY = 'a canary among questions';
+
+export function startLoad(stage: Stage, clients: number, key: string): Load {
   const saw = new Map<string, number>();
   let plain: number[] = [];
   let tee: number[] = [];
@@ -34,7 +37,7 @@ export function startLoad(stage: Stage, clients: number): Load {
       const began_ms = performance.now();
       const words = await see(
         stage.url,
-        { question: `question ${n}`, ...kind, ...(leaves === undefined ? {} : { leaves }) },
+        { question: `${CANARY} ${n}`, key, ...kind, ...(leaves === undefined ? {} : { leaves }) },
         () => stage.root,
       );
       saw.set(words, (saw.get(words) ?? 0) + 1);

@@ -1,10 +1,14 @@
 // `npm run soak`: mixed load with faults for as long as one likes; fails when something grows, is lost or goes unproven.
-import { eventually } from '../../support/harness.ts';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { keyLine } from '../../gateway/limits/limits-stage.ts';
+import { serverProgram, startStoreServer } from '../../store/server.ts';
+import { eventually, freePort, temporaryFolder } from '../../support/harness.ts';
 import { Stage } from '../stage.ts';
 import { sleep } from '../words.ts';
 import { type Mood, moody } from './backend.ts';
 import { startFaults } from './faults.ts';
-import { startLoad, wrongIn } from './load.ts';
+import { CANARY, startLoad, wrongIn } from './load.ts';
 import { readOptions } from './options.ts';
 import { growth, memoryAround, percentile, type Sample, SPARE_DESCRIPTORS, settledAt_s } from './samples.ts';
 
@@ -13,7 +17,19 @@ const total_s = options.minutes * 60;
 /** In long runs, so that a curve can be seen. */
 const SAY_S = 300;
 const window_s = Math.min(30, total_s / 8);
-const stage = await Stage.start();
+const folder = temporaryFolder();
+const KEY = 'key-soak';
+const keysFile = join(folder.path, 'keys');
+writeFileSync(keysFile, `${keyLine('soak tokens-per-day=1000000000 rps=100000 concurrent=0')}\n`);
+const program = serverProgram();
+const store = program === null ? null : await startStoreServer(program);
+const stage = await Stage.start({
+  gateway: {
+    API_KEYS_FILE: keysFile,
+    METRICS_PORT: String(await freePort()),
+    ...(store === null ? {} : { ATTESTATION_STORE_URL: store.url, ATTESTATION_STORE_TIMEOUT_MS: '1000' }),
+  },
+});
 const mood: Mood = { trouble: 0 };
 stage.backend.script = moody(mood);
 
@@ -21,8 +37,8 @@ const began_ms = performance.now();
 const seconds = () => (performance.now() - began_ms) / 1000;
 const start = { ...stage.cost, at_s: 0 };
 const samples: Sample[] = [start];
-const load = startLoad(stage, options.clients);
-const faults = startFaults(stage, mood, options.fault_s);
+const load = startLoad(stage, options.clients, KEY);
+const faults = startFaults(stage, mood, store, options.fault_s);
 
 function optionsOrEnd() {
   try {
@@ -93,6 +109,8 @@ try {
     ...wrongIn(load.saw),
     ...growth({ settled, end }, { start: start.descriptors, end: left }, options.minutes),
   );
+  const told = (await stage.metrics()) + stage.gateway.output() + stage.sidecar.output();
+  for (const text of [CANARY, KEY]) if (told.includes(text)) problems.push(`"${text}" stands in a log or a metric`);
   if ((load.saw.get('stop with its proof') ?? 0) === 0) problems.push('no stream ended with its proof');
   console.log(
     `memory at the end is ${((end / settled - 1) * 100).toFixed(1)} % over its value at ${(settled_s / 60).toFixed(1)} min`,
@@ -106,6 +124,8 @@ try {
   problems.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
 } finally {
   await stage.close();
+  await store?.close();
+  folder.remove();
 }
 for (const problem of problems) console.error(`soak: ${problem}`);
 console.log(problems.length === 0 ? '\nnothing grew, nothing was lost' : '\nfailed');
