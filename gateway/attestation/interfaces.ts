@@ -173,8 +173,11 @@ export interface Sidecar {
   readonly sessionEnds: SessionEnds | null;
   /** Sends the connected sidecar the keys for sealed requests; does nothing where none is connected. */
   sendKeys(frame: KeysFrame): void;
-  /** Returns a session that contains this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
-  challenge(challenge: string): Promise<Session>;
+  /**
+   * Returns a session that contains this challenge. Where the sidecar makes another one, the request is repeated.
+   * @throws {Problem} not_found, attestation_unavailable, overloaded
+   */
+  challenge(challenge: string, timeout_ms: number): Promise<Session>;
   /** Number of attestations that are pending. */
   readonly pending: number;
   /** The time for which the oldest of them has waited; 0 without one. */

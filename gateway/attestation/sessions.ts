@@ -8,6 +8,7 @@ import type { TdxCollateral } from '../../verify/cpu.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';
+import { delayAfter } from '../base/backoff.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../base/bounds.ts';
 import { Problem } from '../base/problem.ts';
 import { Thread } from '../offload/thread.ts';
@@ -24,6 +25,16 @@ export const timedOut = () => unavailable('The attestation did not come in time 
 
 export const noSession = () => new Problem('not_found', 'No processor signs here: there are no sessions.');
 
+/** A request for a session with a challenge. */
+interface SessionRequest {
+  resolve(frame: SessionFrame): void;
+  reject(error: Error): void;
+  repeat(frame: Failed): void;
+}
+
+/** Backoff for such a request. The sidecar asks for a longer wait: about the time of one session. */
+const RETRY = { min_ms: 250, max_ms: 2_000 };
+
 interface Sessions {
   /** The session in which responses are signed; null without one. */
   readonly current: Session | null;
@@ -35,18 +46,18 @@ interface Sessions {
   find(id: string): Promise<Session | null>;
   /** Takes a session frame. @returns the reason to refuse the sidecar, or null */
   received(frame: SessionFrame, simulatedRoot: string | null): Promise<Failure | null>;
-  /** Rejects the session request with the frame's id. Returns false where there is none. */
+  /** Rejects or repeats the session request with the frame's id. Returns false where there is none. */
   failed(frame: Failed): boolean;
   /** Requests a session that contains this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
-  request(challenge: string, link: Link, simulatedRoot: string | null): Promise<Session>;
+  request(challenge: string, link: Link, simulatedRoot: string | null, timeout_ms: number): Promise<Session>;
   disconnected(): void;
 }
 
-export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_ms: number): Sessions {
+export function createSessions(checker: Pick<Checker, 'checkSession'>): Sessions {
   /** The last sessions, by id; null: the check failed. */
   const sessions = new LRUCache<string, Promise<Session | null>>({ max: MAX_SESSIONS });
   /** Requests for sessions with a challenge, by the ids of their frames. */
-  const requests = new Map<string, { resolve(frame: SessionFrame): void; reject(error: Error): void }>();
+  const requests = new Map<string, SessionRequest>();
   let current: Session | null = null;
   let last: Promise<unknown> = Promise.resolve();
   let ends: SessionEnds | null = null;
@@ -86,16 +97,26 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
     },
     failed(frame) {
       const request = frame.id === null ? undefined : requests.get(frame.id);
-      request?.reject(problemOf(frame));
+      // The sidecar makes the session of another gateway's challenge, or has too much to sign.
+      if (frame.code === 'queue_full') request?.repeat(frame);
+      else request?.reject(problemOf(frame));
       return request !== undefined;
     },
-    async request(challenge, link, simulatedRoot) {
+    async request(challenge, link, simulatedRoot, timeout_ms) {
       const id = `session-${randomUUID()}`;
+      const until_ms = performance.now() + timeout_ms;
       const { promise, resolve, reject } = Promise.withResolvers<SessionFrame>();
       const timer = setTimeout(() => reject(timedOut()), timeout_ms);
-      requests.set(id, { resolve, reject });
+      const send = () => link.send({ type: 'session', id, challenge });
+      let retry: NodeJS.Timeout | undefined;
+      const repeat = (frame: Failed) => {
+        const wait_ms = delayAfter(1, RETRY, frame.retry_after_ms);
+        if (performance.now() + wait_ms > until_ms) reject(problemOf(frame));
+        else retry = setTimeout(send, wait_ms);
+      };
+      requests.set(id, { resolve, reject, repeat });
       try {
-        link.send({ type: 'session', id, challenge });
+        send();
         const session = sessionOf(await promise);
         const job = { session: wholeSession(session), simulatedRoot, challenge };
         const refusal = await checker.checkSession(job).catch(unchecked);
@@ -103,6 +124,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
         return session;
       } finally {
         clearTimeout(timer);
+        clearTimeout(retry);
         requests.delete(id);
       }
     },

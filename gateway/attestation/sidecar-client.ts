@@ -101,7 +101,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
-  const sessions = createSessions(options.checker, options.attest_timeout_ms);
+  const sessions = createSessions(options.checker);
   /** Batched responses do not wait for each other: one collection of evidence serves a whole batch. */
   const batchPermits = createPermits({ max_permits: MAX_LEAVES, max_waiting: options.max_attestations_waiting });
 
@@ -294,11 +294,11 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       if (state === 'connected') link?.send(frame);
     },
 
-    async challenge(challenge) {
+    async challenge(challenge, timeout_ms) {
       if (hello !== null && hello.cpu === null) throw noSession();
       const open = link;
       if (state !== 'connected' || open === null) throw unavailable('No sidecar is connected.');
-      return sessions.request(challenge, open, hello?.simulated?.root ?? null);
+      return sessions.request(challenge, open, hello?.simulated?.root ?? null, timeout_ms);
     },
 
     ready(wait_ms) {

@@ -185,6 +185,38 @@ class LocalPermit implements ConcurrencyPermit {
   }
 }
 
+// A concurrency limit for each owner.
+
+export class OwnerLimit {
+  readonly #max: number;
+  readonly #subject: string;
+  readonly #held = new Map<string, number>();
+
+  /** `subject`: what is limited, for the error. */
+  constructor(max: number, subject: string) {
+    this.#max = max;
+    this.#subject = subject;
+  }
+
+  /** Returns the function that releases what was acquired. A second call of it does nothing. @throws {Problem} rate_limit_exceeded */
+  acquire(owner: string): () => void {
+    const held = this.#held.get(owner) ?? 0;
+    if (held >= this.#max)
+      throw new Problem('rate_limit_exceeded', `At most ${this.#max} ${this.#subject} may be here at once.`, {
+        retryAfterSeconds: 1,
+      });
+    this.#held.set(owner, held + 1);
+    let released = false;
+    return () => {
+      if (released) return;
+      released = true;
+      const rest = (this.#held.get(owner) ?? 0) - 1;
+      if (rest > 0) this.#held.set(owner, rest);
+      else this.#held.delete(owner);
+    };
+  }
+}
+
 // A concurrency limit with a bounded, fair queue, for a resource that serves few requests at once: the GPU or a thread.
 
 export interface PermitLimits {

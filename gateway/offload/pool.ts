@@ -37,15 +37,20 @@ export interface Waiter {
 /** Each waiting job keeps a large body or a response in memory. */
 const MAX_WAITING = 4096;
 
-const queueFull = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
 const clientLeft = () => new ClientGone('the client left before it was its turn');
 
 export class ThreadQueue {
   readonly #permits: Permits;
+  readonly #full: string;
   readonly #waiting = new Set<(error: Error) => void>();
 
-  constructor(permits: Permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING })) {
+  /** `full`: the error's message where the queue is full. */
+  constructor(
+    permits: Permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING }),
+    full = 'Too much is waiting to be read.',
+  ) {
     this.#permits = permits;
+    this.#full = full;
   }
 
   /**
@@ -79,7 +84,9 @@ export class ThreadQueue {
         settle();
         resolve(job());
       };
-      release = this.#permits.acquire(owner, start, () => stop(queueFull()));
+      release = this.#permits.acquire(owner, start, () =>
+        stop(new Problem('overloaded', this.#full, { retryAfterSeconds: 1 })),
+      );
     });
     return done.finally(() => release());
   }

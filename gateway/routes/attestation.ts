@@ -1,11 +1,14 @@
 // GET {the request's path}/{id}/attestation: returns a stored attestation, for clients that drop unknown members.
 // GET /v1/attestation/session: returns the current session to everybody, or to API keys a session with the caller's challenge.
 import { isDigest } from '../../proto/bytes.ts';
+import { createChallenges } from '../attestation/challenges.ts';
 import type { Sidecar, Store } from '../attestation/interfaces.ts';
 import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';
+import { ANYONE } from '../keys/keys.ts';
+import { addressOf } from '../limits/rates.ts';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 
@@ -29,12 +32,18 @@ interface SessionDeps {
 }
 
 export function attestationSession({ sidecar, config }: SessionDeps) {
+  const challenges = createChallenges(sidecar, config.attest_timeout_ms);
   return async (c: Context): Promise<Response> => {
     const challenge = c.req.query('challenge');
     if (challenge !== undefined && !isDigest(challenge))
       throw new Problem('invalid_request', 'challenge: must be 64 lowercase hex digits.', { param: 'challenge' });
     await sidecar.ready(config.sidecar_wait_ms);
-    if (challenge !== undefined) return c.body(wholeSession(await sidecar.challenge(challenge)), 200, JSON_TYPE);
+    if (challenge !== undefined) {
+      const { caller, incoming, outgoing } = c.env;
+      const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
+      const owner = caller === ANYONE ? address : caller.owner;
+      return c.body(wholeSession(await challenges(challenge, { owner, outgoing }, address)), 200, JSON_TYPE);
+    }
     const { session, hello } = sidecar;
     if (session !== null) return c.body(wholeSession(session), 200, JSON_TYPE);
     throw hello?.cpu === null ? noSession() : unavailable('The processor has not signed yet.');
