@@ -29,6 +29,7 @@ import {
   createExchangeMiddleware,
   origins,
   preflight,
+  sealedBounded,
   verifyBounded,
   withoutBody,
 } from './http/middleware.ts';
@@ -139,7 +140,7 @@ function createRoutes(deps: Deps): Hono<Env> {
       app,
       'POST',
       '/ohttp',
-      open,
+      [...open, sealedBounded(deps)],
       sealed(deps, deps.sealing, (request, bindings: Bindings) => app.fetch(request, bindings)),
     );
     on(rest, 'ALL', '/ohttp', open, only('POST'));

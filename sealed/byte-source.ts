@@ -32,33 +32,37 @@ export class ByteSource {
   /** The next available bytes, `max` at most, as a view; null at the end. */
   async some(max: number): Promise<Uint8Array | null> {
     if (this.#at === this.#chunk.length && (await this.isAtEnd())) return null;
+    return this.#available(max);
+  }
+
+  #available(max: number): Uint8Array {
     const bytes = this.#chunk.subarray(this.#at, this.#at + max);
     this.#at += bytes.length;
+    // The chunk may be part of a larger buffer, which is not kept while the next chunk is waited for.
+    if (this.#at === this.#chunk.length) [this.#chunk, this.#at] = [EMPTY, 0];
     return bytes;
+  }
+
+  /** Copies available bytes to `at` and returns the offset after them. They are not kept while the next ones are waited for. */
+  #copyTo(bytes: Uint8Array, at: number): number {
+    const some = this.#available(bytes.length - at);
+    bytes.set(some, at);
+    return at + some.length;
   }
 
   /** Exactly `length` bytes, as a copy. @throws {SealedError} sealed_truncated; `what` is for its message. */
   async take(length: number, what: string): Promise<Bytes> {
     const bytes = new Uint8Array(length);
-    for (let taken = 0; taken < length; ) {
-      const some = await this.some(length - taken);
-      if (some === null) throw truncated(what);
-      bytes.set(some, taken);
-      taken += some.length;
-    }
+    for (let at = 0; at < length; at = this.#copyTo(bytes, at)) if (await this.isAtEnd()) throw truncated(what);
     return bytes;
   }
 
-  /** All remaining bytes. @throws the error from `tooMany` if there are more than `max`. */
+  /** All remaining bytes, as a copy. @throws the error from `tooMany` if there are more than `max`. */
   async rest(max: number, tooMany: () => Error): Promise<Bytes> {
-    const chunks: Uint8Array[] = [];
-    let length = 0;
-    for (let some = await this.some(max + 1); some !== null; some = await this.some(max + 1)) {
-      length += some.length;
-      if (length > max) throw tooMany();
-      chunks.push(some);
-    }
-    return joined(chunks);
+    const bytes = new Uint8Array(max);
+    let at = 0;
+    for (; !(await this.isAtEnd()); at = this.#copyTo(bytes, at)) if (at === max) throw tooMany();
+    return bytes.subarray(0, at);
   }
 
   /** @throws {SealedError} sealed_truncated; sealed_malformed above 2^53. */

@@ -16,7 +16,14 @@ export const OFFLOAD_YOUNG_HEAP_MB = 16;
 export const CHECKING_HEAP_MB = 256;
 export const CHECKING_YOUNG_HEAP_MB = 4;
 /** The limit of unserved input: bytes that clients have sent and the gateway does not serve yet. */
-export const MAX_UNSERVED_BYTES = 48 * MiB;
+export const MAX_UNSERVED_BYTES = 36 * MiB;
+/** The limit of sealed requests whose head is not read and opened yet. */
+export const MAX_UNOPENED_BYTES = 24 * MiB;
+/** What one of them may hold: a chunk that is not whole, and the fields of a head of 32 KiB, each a string of its own. */
+const UNOPENED_BYTES = 96 * 1024;
+export const MAX_UNOPENED = MAX_UNOPENED_BYTES / UNOPENED_BYTES;
+/** Of one address. All clients behind a proxy have its address unless CLIENT_ADDRESS_HEADER is set. */
+export const MAX_UNOPENED_OF_ADDRESS = MAX_UNOPENED / 4;
 
 /** The sizes that one request may have. */
 interface RequestSizes {

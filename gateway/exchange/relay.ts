@@ -17,7 +17,7 @@ import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import type { Outgoing } from '../http/messages.ts';
-import type { Outcome, Watch } from '../telemetry/telemetry.ts';
+import { CLIENT_GONE, type Outcome, type Watch } from '../telemetry/telemetry.ts';
 import { UsageChunkFilter } from './usage-chunk.ts';
 
 // One exchange: a client's request and its response.
@@ -68,7 +68,7 @@ export function relay(
   deliver: Deliver,
 ): Promise<Outcome> {
   // The client may have disconnected while the gateway waited for the sidecar. No backend request is made then.
-  if (exchange.outgoing.destroyed) return Promise.resolve({ status: 499 });
+  if (exchange.outgoing.destroyed) return Promise.resolve(CLIENT_GONE);
   return new Promise((resolve, reject) => {
     const relayed = new Relay(exchange, deliver, resolve, reject);
     relayed.begin(backend, request);
@@ -171,8 +171,7 @@ class Relay implements ResponseHandler, Port {
     this.#disconnected = true;
     this.cancel();
     this.#disconnectCallback?.();
-    // nginx logs 499 for a client that closed its request. The status is never sent.
-    this.#resolve({ status: 499 });
+    this.#resolve(CLIENT_GONE);
   };
 }
 

@@ -23,7 +23,7 @@ export interface Bindings extends HttpBindings {
   permit: ConcurrencyPermit;
   /** The key's tokens a day; absent: it has no budget, or the request costs none. */
   budget?: number;
-  /** The client's address. Only the verify endpoint sets it. */
+  /** The client's address. Only the verify endpoint and that of sealed requests set it. */
   address: string;
   outcome: Outcome;
   watch: Watch;

@@ -10,8 +10,8 @@ import { asProblem, Problem } from '../base/problem.ts';
 import { createOwnHosts, hostOf } from '../base/target.ts';
 import type { Keys } from '../keys/keys.ts';
 import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
-import { type Allowance, addressOf, type Rates } from '../limits/rates.ts';
-import type { Telemetry } from '../telemetry/telemetry.ts';
+import { type Allowance, addressOf, createRates, inMemory, type Rates } from '../limits/rates.ts';
+import { CLIENT_GONE, type Telemetry } from '../telemetry/telemetry.ts';
 import type { Context, Handler, HttpBindings, Middleware } from './context.ts';
 import { ClientGone, newId, type Outgoing, setCommonHeaders } from './messages.ts';
 import { linger } from './sliced-connection.ts';
@@ -52,6 +52,8 @@ export function createExchangeMiddleware({ config, telemetry, log }: AdmissionDe
           if (pending !== undefined) await pending;
         }
         response = await handler(c);
+        // A relayed response has an outcome by now. Any other one would be written to nobody.
+        if (response !== RESPONSE_ALREADY_SENT && outgoing.destroyed) response = clientGone(c);
       } catch (error) {
         response = errorResponse(error, c);
       }
@@ -62,10 +64,7 @@ export function createExchangeMiddleware({ config, telemetry, log }: AdmissionDe
   /** Turns every error into a response. */
   function errorResponse(error: unknown, c: Context): Response {
     const { outgoing } = c.env;
-    if (error instanceof ClientGone || outgoing.destroyed) {
-      c.env.outcome = { status: 499 };
-      return RESPONSE_ALREADY_SENT;
-    }
+    if (error instanceof ClientGone || outgoing.destroyed) return clientGone(c);
     const problem = asProblem(error);
     // An error's message can quote the request; its location in the code cannot.
     if (problem.code === 'internal_error') log.error({ id: c.env.id, ...where(error) }, 'internal error');
@@ -84,6 +83,11 @@ export function createExchangeMiddleware({ config, telemetry, log }: AdmissionDe
     outgoing.end(body);
     return RESPONSE_ALREADY_SENT;
   }
+}
+
+function clientGone(c: Context): Response {
+  c.env.outcome = CLIENT_GONE;
+  return RESPONSE_ALREADY_SENT;
 }
 
 /** Closes the connection of a client that reads nothing: no byte has moved for `stall_ms`, although some wait to be sent. */
@@ -154,6 +158,20 @@ export function verifyBounded({ config, rates }: AdmissionDeps): Middleware {
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
     // `close` was emitted during the wait above, and is not emitted again.
     if (outgoing.destroyed) throw new ClientGone('the client left before its turn');
+  };
+}
+
+/** Sealed requests from one address in a second. Opening one takes a millisecond, and its API key is inside. */
+const MAX_SEALED_PER_SECOND = 200;
+
+/** Sealed requests are opened before their API key is known, so each client address has a rate, counted in this process. */
+export function sealedBounded({ config }: AdmissionDeps): Middleware {
+  const rates = createRates(inMemory);
+  return async (c) => {
+    const { incoming, outgoing } = c.env;
+    const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
+    c.env.address = address;
+    admit(c, await rates.take(`sealed:${address}`, MAX_SEALED_PER_SECOND), 'sealed requests from one address');
   };
 }
 

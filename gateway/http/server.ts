@@ -146,6 +146,8 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     // The body of the request before cannot be read, and the response to it has begun: no other can be sent.
     if (before?.incoming.complete === false && before.outgoing.headersSent)
       return before.outgoing.writableEnded ? linger(socket) : void socket.destroy();
+    // The client left in the middle of a request. If it had come to a route, its log line says so.
+    if (error.code === 'HPE_INVALID_EOF_STATE') return void socket.destroy();
     refuseOnSocket(socket, problemOf(error), log);
   });
   return server;

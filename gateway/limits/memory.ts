@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import {
   CHECKING_HEAP_MB,
   CHECKING_YOUNG_HEAP_MB,
+  MAX_UNOPENED_BYTES,
   MAX_UNSERVED_BYTES,
   OFFLOAD_HEAP_MB,
   OFFLOAD_YOUNG_HEAP_MB,
@@ -57,6 +58,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
     ['checking the sidecar', (CHECKING_HEAP_MB + CHECKING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, null],
     ['verifications', quickThread + slowThread + verifier.quick_bytes + verifier.slow_bytes, 'MAX_VERIFY_BYTES'],
     ['unserved requests', UNSERVED_COPIES * MAX_UNSERVED_BYTES, null],
+    ['sealed requests not opened', MAX_UNOPENED_BYTES, null],
     ['bodies and answers', HELD_COPIES * settings.max_held_bytes, 'MAX_HELD_BYTES'],
     ['kept attestations', STORE_COPIES * settings.attestation_store_bytes, 'ATTESTATION_STORE_BYTES'],
     ['connections', settings.max_connections * CONNECTION_BYTES, 'MAX_CONNECTIONS'],

@@ -18,11 +18,14 @@ import {
 } from '../../sealed/index.ts';
 import type { Sidecar } from '../attestation/interfaces.ts';
 import { noSession, unavailable } from '../attestation/sessions.ts';
+import { MAX_UNOPENED, MAX_UNOPENED_OF_ADDRESS } from '../base/bounds.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { mediaType } from '../exchange/relay.ts';
 import type { Bindings, Context, Middleware } from '../http/context.ts';
 import { ClientGone, commonHeaders, newId } from '../http/messages.ts';
+import { OwnerLimit } from '../limits/concurrency.ts';
+import { Shares } from '../limits/shares.ts';
 import type { SealingKeys } from '../sealing/keys.ts';
 import {
   checkDate,
@@ -33,7 +36,7 @@ import {
   problemOf,
 } from '../sealing/opened-request.ts';
 import { encryptWith, SealedResponse } from '../sealing/sealed-response.ts';
-import type { Telemetry } from '../telemetry/telemetry.ts';
+import { CLIENT_GONE, type Telemetry } from '../telemetry/telemetry.ts';
 
 /** Serves an opened request: the app's `fetch`. */
 type Serve = (request: Request, bindings: Bindings) => Response | Promise<Response>;
@@ -73,24 +76,34 @@ const MAX_OPENING = 64;
 export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
   const { log, telemetry, config, sidecar } = deps;
   let opening = 0;
+  const unopened = new Shares(MAX_UNOPENED);
+  const ofAddress = new OwnerLimit(MAX_UNOPENED_OF_ADDRESS, 'sealed requests that are not open yet from one address');
 
   return async (c: Context): Promise<Response> => {
     const incoming = c.env.incoming as IncomingMessage;
     if (mediaType(incoming.headers) !== REQUEST_MEDIA_TYPE)
       throw new Problem('sealed_malformed', `A sealed request is of type ${REQUEST_MEDIA_TYPE}.`);
+    const leaveAddress = ofAddress.acquire(c.env.address);
     const chunks = new IncomingChunks(incoming);
+    const share = unopened.open(c.env.address, () => chunks.fail(tooMany()));
+    const onOpened = () => {
+      leaveAddress();
+      share.release();
+    };
     try {
-      await exchange(c, chunks);
+      share.acquire(1);
+      await exchange(c, chunks, onOpened);
       return RESPONSE_ALREADY_SENT;
     } catch (error) {
-      if (incoming.destroyed && !incoming.complete) throw new ClientGone('the client left before its request was open');
       throw problemOf(error);
     } finally {
+      onOpened();
       chunks.release();
     }
   };
 
-  async function exchange(c: Context, chunks: IncomingChunks): Promise<void> {
+  /** `onOpened`: from now on the limits of the API key count. */
+  async function exchange(c: Context, chunks: IncomingChunks, onOpened: () => void): Promise<void> {
     const { message, response } = await open(c, chunks);
     telemetry.metrics.sealedRequests.inc();
     c.env.outcome = { status: 200 };
@@ -108,8 +121,10 @@ export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
       checkDate(head.headers, Date.now());
       request = await openedRequest(head, opened);
     } catch (error) {
+      if (error instanceof ClientGone) throw error;
       return refuse(c, response, asProblem(problemOf(error)));
     }
+    onOpened();
     await serveOpened(c, request, response);
   }
 
@@ -119,11 +134,10 @@ export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
     if (sidecar.hello?.cpu !== null) await keys.ready(KEYS_WAIT_MS);
     const found = keys.find(header);
     if (found === null) throw keyUnknown();
-    if (opening >= MAX_OPENING)
-      throw new Problem('overloaded', 'Too many sealed requests are being opened.', { retryAfterSeconds: 1 });
+    if (opening >= MAX_OPENING) throw tooMany();
     opening++;
     const opened = await openRequest(header, found.key).finally(() => opening--);
-    const first = await opened.chunks.next().catch((error: unknown) => {
+    let first: IteratorResult<Uint8Array, void> = await opened.chunks.next().catch((error: unknown) => {
       // After a restart, the identifier may belong to another key.
       throw error instanceof SealedError && error.code === 'sealed_not_opened' ? keyUnknown() : error;
     });
@@ -133,6 +147,8 @@ export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
       throw new Problem('sealed_replayed', 'This sealed request was received before: seal it anew.');
     async function* message() {
       if (first.done !== true) yield first.value;
+      // It is not kept while the rest is waited for.
+      first = { done: true, value: undefined };
       yield* opened.chunks;
     }
     const secrets = await responseKeys(opened.secret, randomBytes(nonceBytes(opened.secret)));
@@ -145,8 +161,9 @@ export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
     const { method, url, headers } = request;
     const fetched = new Request(`http://${headers.host}${url}`, { method, headers: headers as Record<string, string> });
     try {
-      const bindings = { incoming: request, outgoing: response, sealed: true };
-      const written = await serve(fetched, bindings as unknown as Bindings);
+      const bindings = { incoming: request, outgoing: response, sealed: true } as unknown as Bindings;
+      const written = await serve(fetched, bindings);
+      if (bindings.outcome === CLIENT_GONE) c.env.outcome = CLIENT_GONE;
       if (response.headersSent || response.destroyed) return;
       const body = Buffer.from(await written.arrayBuffer());
       response.writeHead(written.status, { ...Object.fromEntries(written.headers), 'content-length': body.length });
@@ -169,6 +186,8 @@ export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
     response.end(body);
   }
 }
+
+const tooMany = () => new Problem('overloaded', 'Too many sealed requests are being opened.', { retryAfterSeconds: 1 });
 
 const keyUnknown = () =>
   new Problem(

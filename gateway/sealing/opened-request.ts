@@ -5,12 +5,15 @@ import { type Message, type RequestHead, SealedError } from '../../sealed/index.
 import { HOP_BY_HOP } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import { decodedPath, isHost, METHODS, VERIFY_PATH } from '../base/target.ts';
+import { ClientGone } from '../http/messages.ts';
 
 /** The bytes of a request as they arrive. It reads on demand, and never closes the connection, which the response still needs. */
 export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
   readonly #incoming: IncomingMessage;
   #chunk: Buffer | null = null;
-  #state: 'open' | 'ended' | 'gone' = 'open';
+  #ended = false;
+  /** What {@link next} throws from now on. */
+  #failure: Error | null = null;
   #wake: (() => void) | null = null;
 
   constructor(incoming: IncomingMessage) {
@@ -22,25 +25,30 @@ export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
       .on('close', this.#onGone)
       .pause();
     // The client may have disconnected before, and `close` is not emitted again.
-    if (incoming.destroyed) this.#state = 'gone';
+    if (incoming.destroyed) this.#onGone();
   }
 
   async next(): Promise<IteratorResult<Uint8Array, undefined>> {
-    while (this.#chunk === null && this.#state === 'open') {
+    while (this.#chunk === null && !this.#ended && this.#failure === null) {
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#wake = resolve;
       this.#incoming.resume();
       await promise;
     }
+    if (this.#failure !== null) throw this.#failure;
     const value = this.#chunk;
     this.#chunk = null;
-    if (value !== null) return { done: false, value };
-    if (this.#state === 'gone') throw new Error('the client left before its request was complete');
-    return { done: true, value: undefined };
+    return value === null ? { done: true, value: undefined } : { done: false, value };
   }
 
   [Symbol.asyncIterator](): this {
     return this;
+  }
+
+  /** Ends the reading with this error. */
+  fail(error: Error): void {
+    if (!this.#ended) this.#failure ??= error;
+    this.#wake?.();
   }
 
   /** Discards the rest: a client that still sends would lose its response if the connection were cut. */
@@ -55,13 +63,11 @@ export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
     this.#chunk = this.#chunk === null ? chunk : Buffer.concat([this.#chunk, chunk]);
     this.#wake?.();
   };
-  #onEnd = (): void => this.#end('ended');
-  #onGone = (): void => this.#end('gone');
-
-  #end(state: 'ended' | 'gone'): void {
-    if (this.#state === 'open') this.#state = state;
+  #onEnd = (): void => {
+    this.#ended = true;
     this.#wake?.();
-  }
+  };
+  #onGone = (): void => this.fail(new ClientGone('the client left before its request was complete'));
 }
 
 /** A request's head, with Node's members. */
@@ -166,7 +172,7 @@ export function checkDate({ date }: IncomingHttpHeaders, now_ms: number): void {
 }
 
 /** The largest body of a request with another method than POST. */
-const MAX_SMALL_BYTES = 64 * 1024;
+const MAX_SMALL_BYTES = 16 * 1024;
 
 /**
  * Makes the request that routes read. A route that reads no body would respond before the request is known to be complete, so the body is

@@ -30,7 +30,7 @@ export function createMetrics(registry: Registry) {
     }),
     generations: new Histogram({
       name: 'gen_ai_server_request_duration_seconds',
-      help: 'From a generation request to the end of its answer, attestation included.',
+      help: 'From a generation request to the end of its answer, attestation included. client_gone: the client left.',
       labelNames: [...GEN_AI, 'error_type'] as const,
       buckets: REQUEST_S,
       registers,

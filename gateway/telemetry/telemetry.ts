@@ -161,7 +161,10 @@ export interface ExchangeEnd {
   /** 499: the client disconnected. */
   readonly status: number;
   readonly tee: TeeOutcome;
-  /** Code of the error that was sent, also inside a stream; null when there was none or the error was the backend's own. */
+  /**
+   * Code of the error that was sent, also inside a stream; null when there was none or the error was the backend's own. `client_gone`: the
+   * client disconnected.
+   */
   readonly code: string | null;
   /** The code, or `http_429` for an error status of the backend; '' when no error occurred. */
   readonly error: string;
@@ -196,7 +199,10 @@ export const PROVIDER = 'countersign';
 /** Backend statuses that are reported exactly. The others are reported by class: `http_4xx`. */
 const STATUSES = new Set([400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504]);
 
+/** nginx logs 499 for a client that closed its request. The status is never sent. */
 export const CLIENT_LEFT = 499;
+/** The outcome of an exchange whose client has left. */
+export const CLIENT_GONE: Outcome = { status: CLIENT_LEFT };
 
 function exchangeEndOf(
   exchange: EndedExchange,
@@ -208,7 +214,7 @@ function exchangeEndOf(
   const { outcome } = exchange;
   const status = outcome?.status ?? response.status;
   const method = exchange.incoming.method ?? '';
-  const code = status === CLIENT_LEFT ? null : (outcome?.problem?.code ?? null);
+  const code = status === CLIENT_LEFT ? 'client_gone' : (outcome?.problem?.code ?? null);
   return {
     id: exchange.id,
     method: METHODS.has(method) ? method : '_OTHER',
@@ -224,7 +230,7 @@ function exchangeEndOf(
 
 function errorOf(watch: Watch, code: string | null, status: number): string {
   if (code !== null) return code;
-  if (watch.backend_status < 400 || status === CLIENT_LEFT) return '';
+  if (watch.backend_status < 400) return '';
   return STATUSES.has(status) ? `http_${status}` : `http_${Math.floor(status / 100)}xx`;
 }
 
@@ -264,7 +270,7 @@ function createCount(metrics: Metrics): Count {
       tee: ended.tee,
     };
     metrics.requests.observe(labels, ended.total_ms / 1000);
-    if (ended.error !== '') fail(ended);
+    if (ended.error !== '' && ended.status !== CLIENT_LEFT) fail(ended);
     if (watch.operation !== null) generation(watch, watch.operation, ended);
     if (watch.attesting_ms !== 0) attestation(watch, ended);
   };
@@ -275,8 +281,7 @@ function createCount(metrics: Metrics): Count {
   }
 
   function generation(watch: Watch, operation: Operation, ended: ExchangeEnd): void {
-    const { model } = ended;
-    const error_type = ended.status === CLIENT_LEFT ? 'client_left' : ended.error;
+    const { model, error: error_type } = ended;
     const labels = {
       gen_ai_operation_name: operation,
       gen_ai_provider_name: PROVIDER,

@@ -108,7 +108,7 @@ class Exchange implements ExchangeTrace {
     }
     const failed = watch.backend_status >= 400 || ended.error.startsWith('backend_');
     if (failed) span.setAttribute('error.type', ended.error).setStatus({ code: SpanStatusCode.ERROR });
-    else if (ended.status === CLIENT_LEFT) span.setAttribute('error.type', 'client_left');
+    else if (ended.status === CLIENT_LEFT) span.setAttribute('error.type', ended.error);
     span.end(this.#epoch_ms + (watch.last_ms === 0 ? watch.began_ms + ended.total_ms : watch.last_ms));
   }
 

@@ -6,9 +6,9 @@ import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { BodyLimits, Outgoing } from '../http/messages.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/concurrency.ts';
+import { type Share, Shares } from '../limits/shares.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
-import { type Share, Shares } from './shares.ts';
 
 // The job of the verifier's thread, and its result.
 

@@ -30,9 +30,11 @@ export async function* openChunks(bytes: ByteSource, open: OpenChunk): AsyncGene
     if (length > MAX_SEALED_BYTES) throw chunkTooLarge();
     // A chunk of nothing but its tag has no content, and only the last may have none.
     if (!isFinal && length <= TAG_BYTES) throw malformed('A chunk that is not the last is empty.');
-    const sealed = isFinal ? await bytes.rest(MAX_SEALED_BYTES, chunkTooLarge) : await bytes.take(length, 'a chunk');
-    const chunk = await opened(sealed, isFinal, open);
+    const sealed = isFinal ? bytes.rest(MAX_SEALED_BYTES, chunkTooLarge) : bytes.take(length, 'a chunk');
+    let chunk = await opened(await sealed, isFinal, open);
     if (chunk.length > 0) yield chunk;
+    // It is not kept while the next one is waited for.
+    chunk = NO_BYTES;
     if (isFinal) return;
   }
 }

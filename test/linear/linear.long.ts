@@ -42,7 +42,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/limits/{concurrency,memory}.ts':
     "they count, by keys and addresses of bounded length; the machine's own limits",
   'gateway/limits/concurrency.ts': 'counts requests',
-  'gateway/verifier/shares.ts': 'counts bytes',
+  'gateway/limits/shares.ts': 'counts bytes and requests',
   'gateway/offload/{pool,thread,worker}.ts': 'what they hand to a thread, jobs.ts reads',
   'gateway/routes/{attestation,generate,status,verify}.ts': 'what they hand on, others read',
   'gateway/routes/collateral.ts': 'hands on what it fetches, 64 KiB of it or what gpu/collateral.ts reads',

@@ -79,6 +79,10 @@ export interface Outer {
   readonly body: IncomingMessage;
 }
 
+/** CLIENT_ADDRESS_HEADER where each request of {@link post} counts as another client's. */
+export const FROM_ANYWHERE = { CLIENT_ADDRESS_HEADER: 'x-forwarded-for' };
+let sent = 0;
+
 /** Sends bytes to /ohttp. `whole` false: the request stays open behind them. */
 export function post(
   url: string,
@@ -91,7 +95,11 @@ export function post(
       `${url}/ohttp`,
       {
         method: 'POST',
-        headers: { 'content-type': REQUEST_MEDIA_TYPE, ...headers },
+        headers: {
+          'content-type': REQUEST_MEDIA_TYPE,
+          'x-forwarded-for': `10.0.${++sent >> 8}.${sent & 255}`,
+          ...headers,
+        },
         ...(agent === undefined ? {} : { agent }),
       },
       (response) => resolve({ status: response.statusCode ?? 0, headers: response.headers, body: response }),

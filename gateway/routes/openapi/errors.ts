@@ -48,6 +48,7 @@ export const CODES = {
     'sealed_stale',
     'sealed_replayed',
     'sealed_key_unknown',
+    'rate_limit_exceeded',
     'overloaded',
     'store_unavailable',
   ],
@@ -266,6 +267,10 @@ export const OWN_EXAMPLES: Partial<
   },
   sealed: {
     method_not_allowed: { summary: 'Another method than POST', message: 'Only POST is allowed here.' },
+    rate_limit_exceeded: {
+      summary: 'More sealed requests than one address may have',
+      message: 'The rate limit is 200 requests a second for sealed requests from one address.',
+    },
     store_unavailable: {
       summary: 'Whether the request came before cannot be known',
       message: 'The store that knows which sealed requests came before cannot be reached.',

@@ -34,7 +34,7 @@ export const TRAFFIC: readonly Panel[] = [
     'By status',
     'reqps',
     {
-      text: 'Requests that have ended, by status; 499 where the client left. 5xx are looked up under *Refused* and *Failed by the backend*.',
+      text: 'Requests that have ended, by status; 499 where the client left (`client_gone` in the log). 5xx are looked up under *Refused* and *Failed by the backend*.',
     },
     by('http_response_status_code', rate(REQUESTS, 'http_response_status_code')),
   ),

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { MAX_UNOPENED_OF_ADDRESS } from '../../../gateway/base/bounds.ts';
 import { loadConfig } from '../../../gateway/base/config.ts';
 import { STATUS } from '../../../gateway/base/problem.ts';
 import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../../gateway/http/server.ts';
@@ -42,6 +43,7 @@ describe('the limits in docs/operate.md', () => {
 
   it('have the fixed ones as they are', () => {
     expect(document).toContain(`| ${MAX_MESSAGES} messages |`);
+    expect(document).toContain(` ${MAX_UNOPENED_OF_ADDRESS} unopened |`);
     expect(document).toContain(`| ${MAX_HEADER_BYTES / 1024} KiB, ${MAX_HEADERS} headers |`);
   });
 });

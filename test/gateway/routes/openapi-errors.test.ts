@@ -112,6 +112,10 @@ const OWN: Record<string, Provoke> = {
   'keys not_found': () => get(`${open}/.well-known/ohttp-keys`),
   'keys method_not_allowed': () => ask(`${open}/.well-known/ohttp-keys`, { method: 'PUT' }),
   'sealed method_not_allowed': () => ask(`${open}/ohttp`, { method: 'PUT' }),
+  'sealed rate_limit_exceeded': async () => {
+    const all = await Promise.all(Array.from({ length: 600 }, () => post(`${open}/ohttp`, 'x')));
+    return all.find(({ status }) => status === 429) as Answer;
+  },
   'verification invalid_json': () => post(open + VERIFY, '{'),
   'verification invalid_request': () => post(`${open}${VERIFY}?report=x`, '{}'),
   'verification method_not_allowed': () => ask(open + VERIFY, { method: 'PUT' }),

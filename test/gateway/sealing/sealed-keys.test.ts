@@ -15,7 +15,7 @@ import {
   startSidecar,
   temporaryFolder,
 } from '../../support/harness.ts';
-import { currentKeys, retryingClient, sealedAsk } from '../../support/sealed-client.ts';
+import { currentKeys, FROM_ANYWHERE, retryingClient, sealedAsk } from '../../support/sealed-client.ts';
 
 const BODY = JSON.stringify(CHAT);
 
@@ -111,9 +111,12 @@ describe('the keys of a gateway', () => {
   async function start(life_s?: number, env: Record<string, string> = {}): Promise<void> {
     folder = temporaryFolder();
     const collector = await createSimulatedCpu({ type: 'SEV_SNP', rootDir: folder.path });
-    service = await startService(env, {
-      cpu: { collector, required: true, ...(life_s === undefined ? {} : { life_s }) },
-    });
+    service = await startService(
+      { ...FROM_ANYWHERE, ...env },
+      {
+        cpu: { collector, required: true, ...(life_s === undefined ? {} : { life_s }) },
+      },
+    );
     service.backend.script = chatAnswer('Hello.');
   }
   async function startProcess(): Promise<GatewayProcess> {

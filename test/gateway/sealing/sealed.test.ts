@@ -19,6 +19,7 @@ import {
 import {
   currentKey,
   currentKeys,
+  FROM_ANYWHERE,
   messageOf,
   open,
   post,
@@ -60,7 +61,7 @@ async function refusalOf(chunks: readonly Uint8Array[], headers?: Record<string,
 }
 
 describe('a gateway', () => {
-  beforeAll(() => start());
+  beforeAll(() => start(FROM_ANYWHERE));
   afterAll(stop);
 
   it('publishes the keys that the current session names', async () => {

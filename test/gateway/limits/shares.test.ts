@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Share, Shares } from '../../../gateway/verifier/shares.ts';
+import { type Share, Shares } from '../../../gateway/limits/shares.ts';
 
 /** Shares of `max`, with the names of those that were evicted. */
 function stage(max: number) {
