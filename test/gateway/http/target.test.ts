@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { expectRefusal, get, post, raw } from '../../support/raw.ts';
 import { useService } from '../../support/service.ts';
 
@@ -65,6 +65,10 @@ describe('what is refused before a route is reached', () => {
 
 describe('the request target', () => {
   it('may be absolute: the host in it is of no account', async () => {
+    const { models } = service.backend;
+    onTestFinished(() => {
+      service.backend.models = models;
+    });
     service.backend.models = null;
     for (const target of [
       'http://h/v1/models?x=1',
