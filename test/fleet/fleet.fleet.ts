@@ -41,7 +41,7 @@ const gone = new Map<string, Pod>();
 async function refusalOf(
   attestation: string,
   root: string,
-  expected: { request?: string; response?: string; transcript?: Uint8Array },
+  expected: { request?: string; response?: string; transcript?: Uint8Array; event?: boolean },
 ) {
   try {
     await verifyAttestation(attestation, {
@@ -67,8 +67,10 @@ async function outcomeOf(answer: Answer, body: string): Promise<string> {
   if (attestation === undefined) return 'UNPROVEN: an end without an attestation';
   const whole = !stream || answer.payloads().at(-1) === '[DONE]';
   const expected = stream ? { transcript: answer.body } : { response: answer.text };
+  // A client that holds the whole stream has the event from it.
+  const event = stream ? { event: true } : {};
   const { root } = podOf(answer.text);
-  const refusal = await refusalOf(attestation, root, { request: body, ...(whole ? expected : {}) });
+  const refusal = await refusalOf(attestation, root, { request: body, ...event, ...(whole ? expected : {}) });
   return refusal === null ? 'proven' : `UNPROVEN: ${refusal.code}`;
 }
 
@@ -97,7 +99,7 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
     expect([answer.status, answer.complete, answer.payloads().at(-1)]).toEqual([200, true, '[DONE]']);
     const event = answer.payloads().find((payload) => payload.includes('"attestation"')) ?? '';
     const { root } = podOf(answer.text);
-    expect(await refusalOf(event, root, { request: body, transcript: answer.body })).toBeNull();
+    expect(await refusalOf(event, root, { request: body, transcript: answer.body, event: true })).toBeNull();
   });
 
   it('gives an attestation by its id from any pod and through the picker, to its own tenant alone', async () => {
