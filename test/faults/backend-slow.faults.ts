@@ -92,12 +92,9 @@ describe('the backend', () => {
     // The gateway sends an error event where the chunk at the limit ends with an event; it cuts the stream where it does not.
     const ERROR = 'no tee: deltas, then error backend_bad_response';
     const CUT = 'no tee: deltas, then cut';
-    const { [ERROR]: errors = 0, [CUT]: cut = 0, ...others } = saw;
-    expect(errors + cut).toBe(4);
-    expect(others).toEqual({
-      'deltas, then error answer_too_large': 4,
-      '502 answer_too_large': 4,
-      'no tee: cut': 4,
-    });
+    const { [ERROR]: errors = 0, [CUT]: cut = 0, 'no tee: cut': whole = 0, ...others } = saw;
+    expect(errors + cut + whole).toBe(8);
+    expect(whole).toBeGreaterThanOrEqual(4);
+    expect(others).toEqual({ 'deltas, then error answer_too_large': 4, '502 answer_too_large': 4 });
   });
 });
