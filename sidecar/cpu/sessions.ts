@@ -122,23 +122,110 @@ const unavailable = (message: string, options?: ErrorOptions) =>
   failed('collection_failed', 'cpu_unavailable', message, 'retry', options);
 
 export function createSessions(options: SessionsOptions): Sessions {
-  const { collector, required, launch = null, now_ms = Date.now, life_s = MAX_SESSION_SECONDS } = options;
+  const { collector, required, now_ms = Date.now, life_s = MAX_SESSION_SECONDS } = options;
   const stop = new AbortController();
-  const chains = new LRUCache<string, string>({ max: MAX_CHAINS });
+  const { make, devicesOf } = createMaker(options, now_ms, life_s);
   let live: Live | null = null;
   let last: AttesterError | null = null;
   let renew: (() => void) | null = null;
   let hpkeKeys: readonly string[] = [];
-  let challenge: { readonly value: string; readonly made: Promise<Session>; readonly until_ms: number } | null = null;
-  let first: () => void = () => {};
-  const ready = new Promise<void>((resolve) => {
-    first = resolve;
-  });
+  const { promise: ready, resolve: first } = Promise.withResolvers<void>();
 
   /** The live session, unless it has expired. */
   function current(): Live | null {
     return live !== null && now_ms() < live.not_after_ms ? live : null;
   }
+
+  /** Renews the session for as long as the process lives. */
+  async function run(): Promise<void> {
+    let failures = 0;
+    while (!stop.signal.aborted) {
+      try {
+        const key = newKey();
+        const known = failures > 0 || live === null ? null : [...live.devices];
+        live = await make(key, hpkeKeys[0] ?? null, null, known, stop.signal);
+        last = null;
+        failures = 0;
+        options.onSession(live.session);
+        first();
+        if (!namesOpenedKeys(live)) continue;
+        await waitFor(((life_s - MARGIN_S) / 2) * 1000);
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        last = error instanceof AttesterError ? error : unavailable('a session could not be made', { cause: error });
+        options.onFailure(last);
+        if (current() === null) options.onSession(null);
+        first();
+        await waitFor(backoffMs(SESSION_RETRY, failures++));
+      }
+    }
+  }
+
+  /** Whether the gateway can open prompts that are sealed to the session's key; true where it has no keys. */
+  const namesOpenedKeys = ({ hpke }: Live) => hpkeKeys.length === 0 || (hpke !== null && hpkeKeys.includes(hpke));
+
+  /** Waits, or returns early when a session is needed at once. */
+  async function waitFor(ms: number): Promise<void> {
+    const wake = new AbortController();
+    renew = () => wake.abort();
+    const signal = AbortSignal.any([stop.signal, wake.signal]);
+    await delay(ms, undefined, { signal, ref: false }).catch(() => {});
+    renew = null;
+  }
+
+  async function signIn(active: Live, digest: Nonce, evidence: readonly Evidence[]): Promise<Signed | null> {
+    if (!(await devicesOf(evidence)).every((one) => active.devices.has(one))) {
+      // A device was replaced: the next session includes the new one.
+      if (active === live) renew?.();
+      if (!required) return null;
+      throw last ?? unavailable('the devices have changed');
+    }
+    const message = answerMessage(active.digest, Buffer.from(digest, 'hex'), digestOf(evidence));
+    // Signed on this thread: an offload costs more than the signature.
+    const signature = sign('sha256', message, { key: active.key.private, dsaEncoding: 'ieee-p1363' });
+    return { session: active.id, signature: signature.toString('base64') };
+  }
+
+  const challenged = createChallenged(now_ms, async (value) => {
+    const active = current();
+    if (active === null) throw last ?? unavailable('there is no session yet');
+    return (await make(active.key, active.hpke, value, [...active.devices], stop.signal)).session;
+  });
+
+  void run();
+  return {
+    get type() {
+      return collector.type;
+    },
+    simulatedRoot: collector.simulated?.root ?? null,
+    ready,
+    get current() {
+      return current()?.session ?? null;
+    },
+    get unavailable() {
+      if (!required || current() !== null) return null;
+      const { code, message } = last ?? unavailable('there is no session yet');
+      return { code, message: message.slice(0, MAX_UNAVAILABLE_MESSAGE) };
+    },
+    signerIn(named) {
+      const active = current();
+      if (active === null && required) throw last ?? unavailable('there is no session yet');
+      if (named !== (active?.id ?? null)) throw new SessionChanged();
+      return active === null ? null : (digest, evidence) => signIn(active, digest, evidence);
+    },
+    challenged,
+    setKeys(hpke) {
+      hpkeKeys = hpke;
+      if (live !== null && !namesOpenedKeys(live)) renew?.();
+    },
+    close: () => stop.abort(),
+  };
+}
+
+/** What makes sessions, and knows the devices by their boot ROM keys. */
+function createMaker(options: SessionsOptions, now_ms: () => number, life_s: number) {
+  const { collector, launch = null } = options;
+  const chains = new LRUCache<string, string>({ max: MAX_CHAINS });
 
   /** The key of a device's boot ROM, parsed once for each chain. */
   async function deviceOf({ certificate_chain }: Evidence): Promise<string> {
@@ -213,106 +300,29 @@ export function createSessions(options: SessionsOptions): Sessions {
     }
   }
 
-  /** Renews the session for as long as the process lives. */
-  async function run(): Promise<void> {
-    let failures = 0;
-    while (!stop.signal.aborted) {
-      try {
-        const key = newKey();
-        const known = failures > 0 || live === null ? null : [...live.devices];
-        live = await make(key, hpkeKeys[0] ?? null, null, known, stop.signal);
-        last = null;
-        failures = 0;
-        options.onSession(live.session);
-        first();
-        if (!namesOpenedKeys(live)) continue;
-        await waitFor(((life_s - MARGIN_S) / 2) * 1000);
-      } catch (error) {
-        if (stop.signal.aborted) return;
-        last = error instanceof AttesterError ? error : unavailable('a session could not be made', { cause: error });
-        options.onFailure(last);
-        if (current() === null) options.onSession(null);
-        first();
-        await waitFor(backoffMs(SESSION_RETRY, failures++));
-      }
+  return { make, devicesOf };
+}
+
+/** Caches the session of the last challenge. @param make makes the session that holds this challenge. */
+function createChallenged(now_ms: () => number, make: (value: string) => Promise<Session>): Sessions['challenged'] {
+  let last: { readonly value: string; readonly made: Promise<Session>; readonly until_ms: number } | null = null;
+  return async (value, signal) => {
+    signal.throwIfAborted();
+    if (last === null || now_ms() >= last.until_ms || last.value !== value) {
+      if (last?.until_ms === Number.POSITIVE_INFINITY) throw new SessionBusy();
+      // No caller's signal ends it: others may wait for the same session.
+      const own = { value, made: make(value), until_ms: Number.POSITIVE_INFINITY };
+      last = own;
+      own.made.then(
+        () => {
+          last = { ...own, until_ms: now_ms() + CHALLENGE_CACHE_MS };
+        },
+        () => {
+          last = null;
+        },
+      );
     }
-  }
-
-  /** Whether the gateway can open prompts that are sealed to the session's key; true where it has no keys. */
-  const namesOpenedKeys = ({ hpke }: Live) => hpkeKeys.length === 0 || (hpke !== null && hpkeKeys.includes(hpke));
-
-  /** Waits, or returns early when a session is needed at once. */
-  async function waitFor(ms: number): Promise<void> {
-    const wake = new AbortController();
-    renew = () => wake.abort();
-    const signal = AbortSignal.any([stop.signal, wake.signal]);
-    await delay(ms, undefined, { signal, ref: false }).catch(() => {});
-    renew = null;
-  }
-
-  async function signIn(active: Live, digest: Nonce, evidence: readonly Evidence[]): Promise<Signed | null> {
-    if (!(await devicesOf(evidence)).every((one) => active.devices.has(one))) {
-      // A device was replaced: the next session includes the new one.
-      if (active === live) renew?.();
-      if (!required) return null;
-      throw last ?? unavailable('the devices have changed');
-    }
-    const message = answerMessage(active.digest, Buffer.from(digest, 'hex'), digestOf(evidence));
-    // Signed on this thread: an offload costs more than the signature.
-    const signature = sign('sha256', message, { key: active.key.private, dsaEncoding: 'ieee-p1363' });
-    return { session: active.id, signature: signature.toString('base64') };
-  }
-
-  async function makeChallenged(value: string): Promise<Session> {
-    const active = current();
-    if (active === null) throw last ?? unavailable('there is no session yet');
-    return (await make(active.key, active.hpke, value, [...active.devices], stop.signal)).session;
-  }
-
-  void run();
-  return {
-    get type() {
-      return collector.type;
-    },
-    simulatedRoot: collector.simulated?.root ?? null,
-    ready,
-    get current() {
-      return current()?.session ?? null;
-    },
-    get unavailable() {
-      if (!required || current() !== null) return null;
-      const { code, message } = last ?? unavailable('there is no session yet');
-      return { code, message: message.slice(0, MAX_UNAVAILABLE_MESSAGE) };
-    },
-    signerIn(named) {
-      const active = current();
-      if (active === null && required) throw last ?? unavailable('there is no session yet');
-      if (named !== (active?.id ?? null)) throw new SessionChanged();
-      return active === null ? null : (digest, evidence) => signIn(active, digest, evidence);
-    },
-    async challenged(value, signal) {
-      signal.throwIfAborted();
-      if (challenge === null || now_ms() >= challenge.until_ms || challenge.value !== value) {
-        if (challenge?.until_ms === Number.POSITIVE_INFINITY) throw new SessionBusy();
-        // No caller's signal ends it: others may wait for the same session.
-        const own = { value, made: makeChallenged(value), until_ms: Number.POSITIVE_INFINITY };
-        challenge = own;
-        own.made.then(
-          () => {
-            challenge = { ...own, until_ms: now_ms() + CHALLENGE_CACHE_MS };
-          },
-          () => {
-            challenge = null;
-          },
-        );
-      }
-      return until(challenge.made, signal);
-    },
-    setKeys(hpke) {
-      hpkeKeys = hpke;
-      if (live !== null && !namesOpenedKeys(live)) renew?.();
-    },
-    close: () => stop.abort(),
+    return until(last.made, signal);
   };
 }
 

@@ -38,6 +38,8 @@ export interface Result {
 }
 
 type AttestFrame = Extract<ToSidecar, { type: 'attest' }>;
+type Send = (frame: FromSidecar) => void;
+type Reply = (id: string, attested: Timed | TimedLeaf, cpu: Signed | null) => void;
 
 interface ConnectionDeps {
   readonly attester: Attester;
@@ -66,91 +68,17 @@ const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
 
 /** @param socket the connection that carries `ws`. */
 export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionDeps): GatewayConnection {
-  const { attester, scheduler, sessions } = deps;
-  const unavailable = () => scheduler.unavailable ?? sessions?.unavailable ?? null;
+  const { scheduler, sessions } = deps;
   const requests = new Map<string, AbortController>();
   let drained: (() => void) | null = null;
-  const send = (frame: FromSidecar) => {
+  const send: Send = (frame) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
-  const sendText = (id: string, attested: Timed | TimedLeaf, cpu: Signed | null) => {
-    const { nonce, token, evidence, phases } = attested;
-    const batch = 'batch' in attested ? { batch: { ...attested.batch, path: [...attested.batch.path] } } : {};
-    const signed = cpu === null ? {} : { cpu };
-    send({ type: 'attested', id, nonce, token, evidence: [...evidence], ...batch, ...signed, phases });
-  };
-  const sendBinary = (id: string, attested: Timed | TimedLeaf, cpu: Signed | null) => {
-    if ('batch' in attested) return sendWithBatch(id, attested, cpu);
-    const { nonce, phases } = attested;
-    const head = JSON.stringify({ type: 'attested', id, nonce, ...(cpu === null ? {} : { cpu }), phases });
-    sendWithMembers(`${head}\n`, attested);
-  };
-  const sendWithMembers = (heads: string, { token, evidence }: Timed) => {
-    if (ws.readyState !== ws.OPEN) return;
-    corkForThisTurn();
-    const texts = [`${heads}{"token":${JSON.stringify(token)},"evidence":[`];
-    for (const [i, one] of evidence.entries()) texts.push(i === 0 ? '' : ',', ...evidenceJson(one));
-    texts.push(']}');
-    ws.send(utf8Of(texts));
-  };
-  /** Results of batches that are ready in this event-loop turn, by nonce. */
-  const ready = new Map<Nonce, { readonly timed: TimedLeaf; readonly leaves: BatchLeaf[] }>();
-  /** The results of a batch are sent in one frame, which holds their token and evidence once. */
-  const sendWithBatch = (id: string, timed: TimedLeaf, cpu: Signed | null) => {
-    if (ready.size === 0) setImmediate(sendReady);
-    const { salt, leaf_index, path } = timed.batch;
-    const { queue_ms } = timed.phases;
-    const leaf = { id, salt, leaf_index, path: [...path], ...(cpu === null ? {} : { cpu }), queue_ms };
-    const batch = ready.get(timed.nonce);
-    if (batch === undefined) ready.set(timed.nonce, { timed, leaves: [leaf] });
-    else batch.leaves.push(leaf);
-  };
-  const sendReady = () => {
-    for (const [nonce, { timed, leaves }] of ready) {
-      const { queue_ms: _, ...phases } = timed.phases;
-      const head: AttestedBatchHead = { type: 'attested_batch', nonce, tree_size: timed.batch.tree_size, phases };
-      sendWithMembers(`${JSON.stringify(head)}\n${JSON.stringify(leaves)}\n`, timed);
-    }
-    ready.clear();
-  };
-  const corkForThisTurn = turnCork(socket);
+  const { sendText, sendBinary } = createReplies(ws, socket, send);
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
-  let announced: Attester['devices'] | null = null;
-  let announcedCpu: string | null = null;
-  /** Sent first, and again when the attester's devices have changed. */
-  const sendHello = () => {
-    const { name, devices, simulated, token_keys } = attester;
-    announced = devices;
-    announcedCpu = sessions?.type ?? null;
-    send({
-      type: 'hello',
-      protocol: PROTOCOL,
-      attester: name,
-      devices: [...devices],
-      simulated: simulated === null ? null : { root: simulated.root + (sessions?.simulatedRoot ?? '') },
-      cpu: sessions === null ? null : { type: sessions.type ?? 'unknown' },
-      ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
-      trouble: unavailable(),
-    });
-  };
-  const sendSession = () => {
-    if (sessions !== null && sessions.type !== announcedCpu) sendHello();
-    const session = sessions?.current ?? null;
-    if (session !== null) send({ type: 'session', id: null, ...session });
-  };
-  const sendStatus = () => {
-    if (attester.devices !== announced) sendHello();
-    send({
-      type: 'status',
-      attester: attester.name,
-      queued: scheduler.waiting,
-      collecting: scheduler.running,
-      ...deps.totals(),
-      trouble: unavailable(),
-    });
-  };
+  const { sendStatus, sendSession, sendHello } = createAnnouncements(deps, send);
   sendHello();
   sendSession();
 
@@ -187,7 +115,7 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
     id: string,
     reading: Promise<ReadRaw>,
     group: BatchGroup | undefined,
-    reply: typeof sendText,
+    reply: Reply,
   ): Promise<void> {
     const started = performance.now();
     const abort = new AbortController();
@@ -196,7 +124,7 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
     let phases: Phases | null = null;
     try {
       const { nonce: digest, session } = await reading;
-      const signer = signerOf(session);
+      const signer = signerOf(sessions, session);
       const attested = await (group === undefined
         ? scheduler.attest(digest, abort.signal)
         : scheduler.attestInBatch(digest, group, abort.signal));
@@ -218,13 +146,6 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
     }
   }
 
-  /** @throws {SessionChanged} raw names another session than the current one. */
-  function signerOf(named: string | null) {
-    if (sessions !== null) return sessions.signerIn(named);
-    if (named !== null) throw new SessionChanged();
-    return null;
-  }
-
   async function handleChallenge(id: string, challenge: string): Promise<void> {
     if (sessions === null) return fail(id, 'no_session', 'no processor signs here');
     const abort = new AbortController();
@@ -242,6 +163,99 @@ export function serveConnection(ws: WebSocket, socket: Duplex, deps: ConnectionD
       if (requests.size === 0) drained?.();
     }
   }
+}
+
+/** @throws {SessionChanged} raw names another session than the current one. */
+function signerOf(sessions: Sessions | null, named: string | null) {
+  if (sessions !== null) return sessions.signerIn(named);
+  if (named !== null) throw new SessionChanged();
+  return null;
+}
+
+/** Sends what this sidecar is, its session and its state. */
+function createAnnouncements({ attester, scheduler, sessions, totals }: ConnectionDeps, send: Send) {
+  const unavailable = () => scheduler.unavailable ?? sessions?.unavailable ?? null;
+  let announced: Attester['devices'] | null = null;
+  let announcedCpu: string | null = null;
+  /** Sent first, and again when the attester's devices have changed. */
+  const sendHello = () => {
+    const { name, devices, simulated, token_keys } = attester;
+    announced = devices;
+    announcedCpu = sessions?.type ?? null;
+    send({
+      type: 'hello',
+      protocol: PROTOCOL,
+      attester: name,
+      devices: [...devices],
+      simulated: simulated === null ? null : { root: simulated.root + (sessions?.simulatedRoot ?? '') },
+      cpu: sessions === null ? null : { type: sessions.type ?? 'unknown' },
+      ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
+      trouble: unavailable(),
+    });
+  };
+  const sendSession = () => {
+    if (sessions !== null && sessions.type !== announcedCpu) sendHello();
+    const session = sessions?.current ?? null;
+    if (session !== null) send({ type: 'session', id: null, ...session });
+  };
+  const sendStatus = () => {
+    if (attester.devices !== announced) sendHello();
+    send({
+      type: 'status',
+      attester: attester.name,
+      queued: scheduler.waiting,
+      collecting: scheduler.running,
+      ...totals(),
+      trouble: unavailable(),
+    });
+  };
+  return { sendHello, sendSession, sendStatus };
+}
+
+/** Sends results: as JSON in one text frame, or in a binary frame, where those of a batch share one. */
+function createReplies(ws: WebSocket, socket: Duplex, send: Send) {
+  const corkForThisTurn = turnCork(socket);
+  const sendText: Reply = (id, attested, cpu) => {
+    const { nonce, token, evidence, phases } = attested;
+    const batch = 'batch' in attested ? { batch: { ...attested.batch, path: [...attested.batch.path] } } : {};
+    const signed = cpu === null ? {} : { cpu };
+    send({ type: 'attested', id, nonce, token, evidence: [...evidence], ...batch, ...signed, phases });
+  };
+  const sendBinary: Reply = (id, attested, cpu) => {
+    if ('batch' in attested) return sendWithBatch(id, attested, cpu);
+    const { nonce, phases } = attested;
+    const head = JSON.stringify({ type: 'attested', id, nonce, ...(cpu === null ? {} : { cpu }), phases });
+    sendWithMembers(`${head}\n`, attested);
+  };
+  const sendWithMembers = (heads: string, { token, evidence }: Timed) => {
+    if (ws.readyState !== ws.OPEN) return;
+    corkForThisTurn();
+    const texts = [`${heads}{"token":${JSON.stringify(token)},"evidence":[`];
+    for (const [i, one] of evidence.entries()) texts.push(i === 0 ? '' : ',', ...evidenceJson(one));
+    texts.push(']}');
+    ws.send(utf8Of(texts));
+  };
+  /** Results of batches that are ready in this event-loop turn, by nonce. */
+  const ready = new Map<Nonce, { readonly timed: TimedLeaf; readonly leaves: BatchLeaf[] }>();
+  /** The results of a batch are sent in one frame, which holds their token and evidence once. */
+  const sendWithBatch = (id: string, timed: TimedLeaf, cpu: Signed | null) => {
+    if (ready.size === 0) setImmediate(sendReady);
+    const { salt, leaf_index, path } = timed.batch;
+    const { queue_ms } = timed.phases;
+    const leaf = { id, salt, leaf_index, path: [...path], ...(cpu === null ? {} : { cpu }), queue_ms };
+    const batch = ready.get(timed.nonce);
+    if (batch === undefined) ready.set(timed.nonce, { timed, leaves: [leaf] });
+    else batch.leaves.push(leaf);
+  };
+  const sendReady = () => {
+    for (const [nonce, { timed, leaves }] of ready) {
+      const { queue_ms: _, ...phases } = timed.phases;
+      const head: AttestedBatchHead = { type: 'attested_batch', nonce, tree_size: timed.batch.tree_size, phases };
+      sendWithMembers(`${JSON.stringify(head)}\n${JSON.stringify(leaves)}\n`, timed);
+    }
+    ready.clear();
+  };
+  return { sendText, sendBinary };
 }
 
 function parseFrame(text: string): ToSidecar | null {
