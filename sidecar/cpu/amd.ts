@@ -7,7 +7,15 @@ import { parseSnpReport, type SnpReport, tcbOf } from '../../verify/service.ts';
 import type { AttesterError } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
 import { refused, unavailable, withheld } from './collector.ts';
-import { createService, createStore, type EndorsementOptions, type Get, isWithin } from './endorsements.ts';
+import {
+  createService,
+  createStore,
+  type EndorsementOptions,
+  type Get,
+  isWithin,
+  type Service,
+  type Store,
+} from './endorsements.ts';
 
 export interface AmdOptions extends EndorsementOptions {
   readonly kds_url: string;
@@ -59,6 +67,7 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   const base = kds_url.replace(/\/+$/, '');
   const store = createStore(options);
   const kds = createService<Buffer>(options);
+  const { leaves, authorities } = createSources(base, store, kds);
 
   async function appraise(report: Buffer, certificates: string, crl?: Buffer): Promise<readonly Check[]> {
     const collateral = crl === undefined ? {} : { collateral: { crl: crl.toString('base64') } };
@@ -107,41 +116,6 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     onFailure(`${id === null ? "a certificate in the host's table" : `the ${id}`} is not used (${failure})`);
   }
 
-  /** Each source is used only where the earlier ones had no valid certificate. */
-  async function* leaves(snp: SnpReport, host: HostCertificates, signal: AbortSignal): AsyncGenerator<Candidate> {
-    const { signingKey, chipId } = snp;
-    const own = host[signingKey];
-    if (own !== undefined) yield { pem: own.toString(), id: null, isNew: false };
-    if (signingKey === 'VLEK')
-      throw withheld("a VLEK signed the report: its certificate must be in the host's table, and no right one is");
-    const id = `certificate of chip ${hex(chipId.subarray(0, 8))} at TCB ${hex(snp.tcb.reported)}`;
-    yield* kept(id);
-    if (snp.product === null)
-      throw withheld('a report of version 2 does not say of what product it is, and no right certificate is at hand');
-    if (chipId.every((byte) => byte === 0))
-      throw withheld("the host hides the chip's id, and no right certificate is in its table");
-    const url = leafUrl(base, snp.product, snp);
-    const work = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
-    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
-  }
-
-  async function* authorities(snp: SnpReport, leaf: Candidate, host: HostCertificates, signal: AbortSignal) {
-    if (host.authority !== undefined) yield { pem: host.authority.toString(), id: null, isNew: false };
-    const product = productOf(snp, leaf);
-    const kind = snp.signingKey;
-    const id = `authority of ${product}'s ${kind}s`;
-    yield* kept(id);
-    const url = `${base}/${kind.toLowerCase()}/v1/${product}/cert_chain`;
-    const work = async (get: Get) =>
-      first(await get(url, MAX_CHAIN_BYTES), ({ subject, issuer }) => subject !== issuer);
-    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
-  }
-
-  async function* kept(id: string): AsyncGenerator<Candidate> {
-    const found = await store.read(id);
-    if (found !== null) yield { pem: found.bytes.toString(), id, isNew: false };
-  }
-
   /**
    * The root's revocation list, fetched daily. A kept one is returned at once, while a new one is fetched in the background. null
    * where none is available: verifiers must then fetch it.
@@ -187,6 +161,45 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
       return crl === null ? endorsed : { ...endorsed, collateral: { crl: crl.toString('base64') } };
     },
   };
+}
+
+/** Where certificates come from. Each source is used only where the earlier ones had no valid certificate. */
+function createSources(base: string, store: Store, kds: Service<Buffer>) {
+  async function* leaves(snp: SnpReport, host: HostCertificates, signal: AbortSignal): AsyncGenerator<Candidate> {
+    const { signingKey, chipId } = snp;
+    const own = host[signingKey];
+    if (own !== undefined) yield { pem: own.toString(), id: null, isNew: false };
+    if (signingKey === 'VLEK')
+      throw withheld("a VLEK signed the report: its certificate must be in the host's table, and no right one is");
+    const id = `certificate of chip ${hex(chipId.subarray(0, 8))} at TCB ${hex(snp.tcb.reported)}`;
+    yield* kept(id);
+    if (snp.product === null)
+      throw withheld('a report of version 2 does not say of what product it is, and no right certificate is at hand');
+    if (chipId.every((byte) => byte === 0))
+      throw withheld("the host hides the chip's id, and no right certificate is in its table");
+    const url = leafUrl(base, snp.product, snp);
+    const work = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
+    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
+  }
+
+  async function* authorities(snp: SnpReport, leaf: Candidate, host: HostCertificates, signal: AbortSignal) {
+    if (host.authority !== undefined) yield { pem: host.authority.toString(), id: null, isNew: false };
+    const product = productOf(snp, leaf);
+    const kind = snp.signingKey;
+    const id = `authority of ${product}'s ${kind}s`;
+    yield* kept(id);
+    const url = `${base}/${kind.toLowerCase()}/v1/${product}/cert_chain`;
+    const work = async (get: Get) =>
+      first(await get(url, MAX_CHAIN_BYTES), ({ subject, issuer }) => subject !== issuer);
+    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
+  }
+
+  async function* kept(id: string): AsyncGenerator<Candidate> {
+    const found = await store.read(id);
+    if (found !== null) yield { pem: found.bytes.toString(), id, isNew: false };
+  }
+
+  return { leaves, authorities };
 }
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');

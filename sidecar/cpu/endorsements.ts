@@ -36,7 +36,7 @@ interface Fetched {
 /** @throws {AttesterError} no response in time, too large a one, or another status than 200. */
 export type Get = (url: string, max_bytes: number) => Promise<Fetched>;
 
-interface Service<T> {
+export interface Service<T> {
   /**
    * Runs `work`, which fetches the documents that `id` names, in words. Callers within a minute share one run and its outcome.
    * @throws {AttesterError}
@@ -108,7 +108,7 @@ export interface Kept {
   readonly fetched_ms: number;
 }
 
-interface Store {
+export interface Store {
   /** null: it was never kept, or its file was damaged and has been removed. */
   read(id: string): Promise<Kept | null>;
   /** Replaces an earlier entry of this id. */

@@ -10,7 +10,7 @@ import { WebSocketServer } from 'ws';
 import { prettyLine, where } from '../../node/log.ts';
 import { HEALTH_PATH, type KeysFrame, MAX_FRAME_BYTES, type SharedKeys } from '../../proto/frames.ts';
 import type { Attester, AttesterError } from '../common/attester.ts';
-import { createSessions, type SessionsOptions } from '../cpu/sessions.ts';
+import { createSessions, type Sessions, type SessionsOptions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
 import { type GatewayConnection, type Result, serveConnection } from './connection.ts';
@@ -187,18 +187,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
             failure = message;
           },
         });
-  /** The gateways that share their keys for sealed prompts. */
-  const sharing = new Set<GatewayConnection>();
-  let shared: SharedKeys | null = null;
-  /** The first proposal after the current version wins. A random first number is no other sidecar's, which gateways may still name. */
-  function receiveKeys(connection: GatewayConnection, { hpke, seeds, after }: KeysFrame): void {
-    if (seeds === null) return sessions?.setKeys(hpke);
-    sharing.add(connection);
-    if (shared !== null && shared.n !== after) return connection.sendKeys(shared);
-    shared = { type: 'keys', n: (shared?.n ?? randomInt(2 ** 32)) + 1, seeds };
-    sessions?.setKeys(hpke);
-    for (const one of sharing) one.sendKeys(shared);
-  }
+  const keys = createSharedKeys(sessions);
   let announced = attester.devices;
   let attested_total = 0;
   let failed_total = 0;
@@ -218,7 +207,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       attester,
       scheduler,
       sessions,
-      onKeys: (frame) => receiveKeys(connection, frame),
+      onKeys: (frame) => keys.receive(connection, frame),
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
       onResult(result) {
@@ -230,8 +219,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     connections.add(connection);
     ws.on('close', () => {
       connections.delete(connection);
-      // Their seeds do not outlive them.
-      if (sharing.delete(connection) && sharing.size === 0) shared = null;
+      keys.leave(connection);
       log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
@@ -248,21 +236,51 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   await (inherited_fd === null ? listenOnSocket(server, sidecar_socket) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      // Closes connections that never became a WebSocket: no timeout would end them any more.
-      server.closeAllConnections();
-      const deadline = delay(options.drain_ms, undefined, { ref: false });
-      await Promise.race([Promise.all([...connections].map((connection) => connection.drain())), deadline]);
-      for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
-      setTimeout(() => {
-        for (const ws of sockets.clients) ws.terminate();
-      }, 500).unref();
-      await closed;
+      await closeConnections(server, sockets, connections, options.drain_ms);
       sessions?.close();
       scheduler.close();
       await attester.close();
     },
   };
+}
+
+/** The key seeds for sealed prompts that gateways share, for as long as one of them is connected. */
+function createSharedKeys(sessions: Sessions | null) {
+  const sharing = new Set<GatewayConnection>();
+  let shared: SharedKeys | null = null;
+  return {
+    /** The first proposal after the current version wins. A random first number is no other sidecar's, which gateways may still name. */
+    receive(connection: GatewayConnection, { hpke, seeds, after }: KeysFrame): void {
+      if (seeds === null) return sessions?.setKeys(hpke);
+      sharing.add(connection);
+      if (shared !== null && shared.n !== after) return connection.sendKeys(shared);
+      shared = { type: 'keys', n: (shared?.n ?? randomInt(2 ** 32)) + 1, seeds };
+      sessions?.setKeys(hpke);
+      for (const one of sharing) one.sendKeys(shared);
+    },
+    leave(connection: GatewayConnection): void {
+      if (sharing.delete(connection) && sharing.size === 0) shared = null;
+    },
+  };
+}
+
+/** Closes the server when requests in flight have their results, after `drain_ms` at the latest. */
+async function closeConnections(
+  server: Server,
+  sockets: WebSocketServer,
+  connections: ReadonlySet<GatewayConnection>,
+  drain_ms: number,
+): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  // Closes connections that never became a WebSocket: no timeout would end them any more.
+  server.closeAllConnections();
+  const deadline = delay(drain_ms, undefined, { ref: false });
+  await Promise.race([Promise.all([...connections].map((connection) => connection.drain())), deadline]);
+  for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
+  setTimeout(() => {
+    for (const ws of sockets.clients) ws.terminate();
+  }, 500).unref();
+  await closed;
 }
 
 // The sidecar's log: JSON lines on stdout, or readable lines where that is a terminal.

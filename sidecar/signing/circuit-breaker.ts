@@ -16,7 +16,7 @@ interface CircuitBreakerOptions {
   readonly onChange: (unavailable: Unavailable | null) => void;
 }
 
-interface CircuitBreaker {
+export interface CircuitBreaker {
   readonly unavailable: Unavailable | null;
   succeeded(): void;
   failed(error: AttesterError): void;

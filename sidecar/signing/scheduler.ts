@@ -7,7 +7,7 @@ import { type Attester, AttesterError, type Collected } from '../common/attester
 import { withDeadline } from '../common/lock.ts';
 import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from '../common/retry.ts';
 import { createBatches, type Timed, type TimedLeaf } from './batches.ts';
-import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
+import { type CircuitBreaker, createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
 import { createQueue, DeadlineExceeded, deadlineExceeded } from './queue.ts';
 
 interface SchedulerOptions {
@@ -51,7 +51,7 @@ interface InFlight {
 }
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
-  const { attest_deadline_ms, retry_ms = ATTESTATION_RETRY.first_ms, trial_every_ms = TRIAL_EVERY_MS } = options;
+  const { attest_deadline_ms, trial_every_ms = TRIAL_EVERY_MS } = options;
   const any = options.signers === 'any';
   const queue = createQueue({
     ...options,
@@ -59,9 +59,8 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     onStuck: () => circuit.open(stuck()),
   });
   const inFlight = new Map<Nonce, InFlight>();
-  /** When the last attestation succeeded. */
-  let attested_ms = 0;
   const circuit = createCircuitBreaker({ trial, trial_every_ms, onChange: options.onUnavailable });
+  const collect = createCollect(attester, options, circuit);
 
   /** The only device that shall sign; undefined: all of them. */
   const deviceOf = (signer: number) => (any ? signer : undefined);
@@ -81,55 +80,6 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
     await attestOnce(nonce, new AbortController().signal, 1);
-  }
-
-  async function collect(
-    nonce: Nonce,
-    signal: AbortSignal,
-    device: number | undefined,
-    queued_ms: number,
-    attempts: number,
-  ): Promise<Timed> {
-    const queue_ms = performance.now() - queued_ms;
-    let last: AttesterError | null = null;
-    const attempt = async (): Promise<Timed> => {
-      try {
-        return await attestAndCheck(nonce, signal, device, queue_ms);
-      } catch (error) {
-        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(last);
-        throw error;
-      }
-    };
-    const isRetryable = (error: unknown): boolean => {
-      if (!(error instanceof AttesterError && error.retryable)) return false;
-      last = error;
-      // A service named a time (Retry-After): the gateway is told, and retries then.
-      return error.retry_after_ms === null;
-    };
-    try {
-      return await withRetries(attempt, { attempts, first_ms: retry_ms, isRetryable, signal });
-    } catch (error) {
-      if (!signal.aborted && error instanceof AttesterError) circuit.failed(error);
-      throw error;
-    }
-  }
-
-  async function attestAndCheck(
-    nonce: Nonce,
-    signal: AbortSignal,
-    device: number | undefined,
-    queue_ms: number,
-  ): Promise<Timed> {
-    const begun_ms = performance.now();
-    const collected = await attester.attest(nonce, signal, device);
-    const collected_ms = performance.now();
-    await options.check(collected, nonce, device);
-    attested_ms = performance.now();
-    circuit.succeeded();
-    const { appraisal_ms = 0 } = collected;
-    const collection_ms = Math.max(0, collected_ms - begun_ms - appraisal_ms);
-    const check_ms = performance.now() - collected_ms;
-    return { ...collected, nonce, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
   }
 
   function shareOrBegin(nonce: Nonce, attempts: number, byAll: boolean): InFlight {
@@ -192,4 +142,62 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),
   };
+}
+
+/** Has the attester attest, tries again, and tells the circuit how that went. */
+function createCollect(attester: Attester, options: SchedulerOptions, circuit: CircuitBreaker) {
+  const { check, retry_ms = ATTESTATION_RETRY.first_ms } = options;
+  /** When the last attestation succeeded. */
+  let attested_ms = 0;
+
+  async function collect(
+    nonce: Nonce,
+    signal: AbortSignal,
+    device: number | undefined,
+    queued_ms: number,
+    attempts: number,
+  ): Promise<Timed> {
+    const queue_ms = performance.now() - queued_ms;
+    let last: AttesterError | null = null;
+    const attempt = async (): Promise<Timed> => {
+      try {
+        return await attestAndCheck(nonce, signal, device, queue_ms);
+      } catch (error) {
+        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(last);
+        throw error;
+      }
+    };
+    const isRetryable = (error: unknown): boolean => {
+      if (!(error instanceof AttesterError && error.retryable)) return false;
+      last = error;
+      // A service named a time (Retry-After): the gateway is told, and retries then.
+      return error.retry_after_ms === null;
+    };
+    try {
+      return await withRetries(attempt, { attempts, first_ms: retry_ms, isRetryable, signal });
+    } catch (error) {
+      if (!signal.aborted && error instanceof AttesterError) circuit.failed(error);
+      throw error;
+    }
+  }
+
+  async function attestAndCheck(
+    nonce: Nonce,
+    signal: AbortSignal,
+    device: number | undefined,
+    queue_ms: number,
+  ): Promise<Timed> {
+    const begun_ms = performance.now();
+    const collected = await attester.attest(nonce, signal, device);
+    const collected_ms = performance.now();
+    await check(collected, nonce, device);
+    attested_ms = performance.now();
+    circuit.succeeded();
+    const { appraisal_ms = 0 } = collected;
+    const collection_ms = Math.max(0, collected_ms - begun_ms - appraisal_ms);
+    const check_ms = performance.now() - collected_ms;
+    return { ...collected, nonce, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
+  }
+
+  return collect;
 }
