@@ -20,24 +20,13 @@ export function createComposer(run: (text: string, signal: AbortSignal) => Promi
   const form = byId<HTMLFormElement>('composer');
   const keyForm = byId<HTMLFormElement>('key-form');
   const message = byId<HTMLTextAreaElement>('message');
-  const model = byId<HTMLSelectElement>('model');
   const key = byId<HTMLInputElement>('key');
   const problem = byId('key-problem');
-  const send = byId<HTMLButtonElement>('send');
-  const stop = byId<HTMLButtonElement>('stop');
-  let models: readonly Model[] = [];
+  const { loadModels, hasModels, modelFor } = createModels();
+  const { submit, isRunning, abort } = createSending(run);
   let service: Service | null = null;
-  let running: AbortController | null = null;
   let refused = false;
 
-  async function loadModels(init: RequestInit = {}): Promise<void> {
-    models = await getModels(init);
-    model.replaceChildren(...models.map(({ id }) => el('option', { value: id }, id)));
-    noteModel();
-  }
-  function noteModel(): void {
-    byId('model-note').textContent = models.find(({ id }) => id === model.value)?.description ?? '';
-  }
   function showForms(): void {
     const needed = (service?.key_required ?? false) && (!hasKey() || refused);
     keyForm.hidden = !needed;
@@ -69,6 +58,81 @@ export function createComposer(run: (text: string, signal: AbortSignal) => Promi
     message.focus();
     onKey();
   }
+  function fromBox(): void {
+    const text = message.value.trim();
+    if (text === '' || isRunning()) return;
+    message.value = '';
+    void submit(text);
+  }
+
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    fromBox();
+  });
+  message.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    fromBox();
+  });
+  byId('stop').addEventListener('click', () => {
+    abort();
+    message.focus();
+  });
+  keyForm.addEventListener('submit', (event) => {
+    event.preventDefault();
+    void takeKey();
+  });
+  byId('change-key').addEventListener('click', () => {
+    useKey('');
+    askForKey();
+  });
+
+  return {
+    serviceIs(now) {
+      service = now;
+      showForms();
+      if (now === null || hasModels() || (now.key_required && !hasKey())) return;
+      loadModels().catch((error) => {
+        if (!(error instanceof GatewayError)) throw error;
+        if (error.status === 401) askForKey(error.message);
+      });
+    },
+    askForKey,
+    modelFor,
+    submit: (text) => void submit(text),
+    reset() {
+      abort();
+      message.value = '';
+      message.focus();
+    },
+  };
+}
+
+/** The service's models, and the one that is chosen. */
+function createModels() {
+  const model = byId<HTMLSelectElement>('model');
+  let models: readonly Model[] = [];
+  async function loadModels(init: RequestInit = {}): Promise<void> {
+    models = await getModels(init);
+    model.replaceChildren(...models.map(({ id }) => el('option', { value: id }, id)));
+    noteModel();
+  }
+  function noteModel(): void {
+    byId('model-note').textContent = models.find(({ id }) => id === model.value)?.description ?? '';
+  }
+  async function modelFor(signal: AbortSignal): Promise<string> {
+    if (models.length === 0) await loadModels({ signal });
+    return model.value;
+  }
+  model.addEventListener('change', noteModel);
+  return { loadModels, hasModels: () => models.length > 0, modelFor };
+}
+
+/** Sends one text at a time. */
+function createSending(run: (text: string, signal: AbortSignal) => Promise<void>) {
+  const send = byId<HTMLButtonElement>('send');
+  const stop = byId<HTMLButtonElement>('stop');
+  let running: AbortController | null = null;
   async function submit(text: string): Promise<void> {
     if (text === '' || running !== null) return;
     running = new AbortController();
@@ -83,56 +147,5 @@ export function createComposer(run: (text: string, signal: AbortSignal) => Promi
       stop.hidden = true;
     }
   }
-  function fromBox(): void {
-    const text = message.value.trim();
-    if (text === '' || running !== null) return;
-    message.value = '';
-    void submit(text);
-  }
-
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    fromBox();
-  });
-  message.addEventListener('keydown', (event) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    fromBox();
-  });
-  stop.addEventListener('click', () => {
-    running?.abort();
-    message.focus();
-  });
-  model.addEventListener('change', noteModel);
-  keyForm.addEventListener('submit', (event) => {
-    event.preventDefault();
-    void takeKey();
-  });
-  byId('change-key').addEventListener('click', () => {
-    useKey('');
-    askForKey();
-  });
-
-  return {
-    serviceIs(now) {
-      service = now;
-      showForms();
-      if (now === null || models.length > 0 || (now.key_required && !hasKey())) return;
-      loadModels().catch((error) => {
-        if (!(error instanceof GatewayError)) throw error;
-        if (error.status === 401) askForKey(error.message);
-      });
-    },
-    askForKey,
-    async modelFor(signal) {
-      if (models.length === 0) await loadModels({ signal });
-      return model.value;
-    },
-    submit: (text) => void submit(text),
-    reset() {
-      running?.abort();
-      message.value = '';
-      message.focus();
-    },
-  };
+  return { submit, isRunning: () => running !== null, abort: () => running?.abort() };
 }

@@ -44,10 +44,6 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     scrollTo(0, 0);
     return () => mine === newest;
   }
-  function refuse(name: string, { is, next }: Refusal): void {
-    problem.replaceChildren(el('h2', {}, `${name} ${is}.`), el('p', {}, next));
-    problem.hidden = false;
-  }
   async function check(bytes: Bytes, name: string, label: string, sent: Read | null): Promise<void> {
     const isNewest = begin();
     const subject = readStored(bytes, name, sent === null ? null : textOf(sent.bytes));
@@ -91,10 +87,6 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     nameRequest();
     leaveLink();
   }
-  /** The address stays that of what is shown. */
-  function leaveLink(): void {
-    if (isLink(location.hash)) history.replaceState(null, '', '#check');
-  }
   function nameRequest(): void {
     byId('sent-name').textContent = sent.files?.[0]?.name ?? OPTIONAL;
   }
@@ -123,6 +115,31 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     event.preventDefault();
     void checkPasted();
   });
+  onDrop(form, ({ files, items }) => {
+    const folder = [...items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory === true);
+    open();
+    if (folder == null) return void checkFiles([...files]);
+    begin();
+    forget();
+    refuse(folder.name, FOLDER);
+  });
+  addEventListener('hashchange', () => void checkAddress());
+  void checkAddress();
+}
+
+function refuse(name: string, { is, next }: Refusal): void {
+  const problem = byId('drop-problem');
+  problem.replaceChildren(el('h2', {}, `${name} ${is}.`), el('p', {}, next));
+  problem.hidden = false;
+}
+
+/** The address stays that of what is shown. */
+function leaveLink(): void {
+  if (isLink(location.hash)) history.replaceState(null, '', '#check');
+}
+
+/** Takes files that are dropped anywhere on the page. */
+function onDrop(form: HTMLElement, take: (dropped: DataTransfer) => void): void {
   addEventListener('dragover', (event) => {
     if (!event.dataTransfer?.types.includes('Files')) return;
     event.preventDefault();
@@ -135,16 +152,8 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     if (!event.dataTransfer?.types.includes('Files')) return;
     event.preventDefault();
     form.classList.remove('over');
-    const { files, items } = event.dataTransfer;
-    const folder = [...items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory === true);
-    open();
-    if (folder == null) return void checkFiles([...files]);
-    begin();
-    forget();
-    refuse(folder.name, FOLDER);
+    take(event.dataTransfer);
   });
-  addEventListener('hashchange', () => void checkAddress());
-  void checkAddress();
 }
 
 /** A file as it was read, or why it was not. */

@@ -37,31 +37,14 @@ let count = 0;
  * @param open whether it is more than one line at first. What is wrong always is.
  */
 export function createProof(original: Subject, bubbles: Bubbles | null, { open }: { readonly open: boolean }): Proof {
-  const id = `proof-${++count}`;
   const attestation = attestationIn(original);
-  const icon = el('span', { class: 'icon', 'aria-hidden': 'true' }, ICONS.running);
-  const badge = el('h2', { id, class: 'verdict-title', tabindex: -1 }, CHECKING);
-  const sentence = el('p', { class: 'verdict-text' }, 'The verifier runs in this browser.');
-  const claims = el('ul', { class: 'claims' });
-  const ladder = el('div', { class: 'steps' });
   const actions = el('div', { class: 'actions' });
   const summary = el('summary', {}, 'Details');
   const behind = el('div', { class: 'behind' });
   const more = el('details', { class: 'fold more' }, summary, behind);
-  const card = el(
-    'details',
-    { class: 'card', open, on: { toggle: unfolded } },
-    el('summary', { class: 'verdict' }, icon, badge),
-    sentence,
-    claims,
-    ladder,
-    actions,
-    more,
-  );
-  const element = el('section', { class: 'proof', 'aria-labelledby': id, 'data-verdict': 'running' }, card);
+  const { element, card, sentence, show } = createCard(open, actions, more);
   let settings: Settings;
   let turn = 0;
-  let names = { long: CHECKING, short: CHECKING };
 
   /** @returns null where another check of the same proof came between, or the verifier could not run. */
   async function check(subject: Subject, copy: Attestation | null): Promise<VerificationReport | null> {
@@ -102,28 +85,9 @@ export function createProof(original: Subject, bubbles: Bubbles | null, { open }
     });
   }
 
-  function nameBadge(): void {
-    badge.textContent = card.open ? names.long : names.short;
-  }
-
-  function unfolded(): void {
-    nameBadge();
+  card.addEventListener('toggle', () => {
     if (card.open && settings !== undefined && !open) element.scrollIntoView({ block: 'nearest' });
-  }
-
-  function show(conclusion: Conclusion): void {
-    const { verdict } = conclusion;
-    icon.textContent = ICONS[verdict];
-    names = { long: conclusion.badge, short: conclusion.short };
-    if (verdict === 'invalid') card.open = true;
-    nameBadge();
-    sentence.textContent = conclusion.sentence;
-    claims.replaceChildren(...conclusion.claims.map(claimView));
-    ladder.replaceChildren(...ladderView(conclusion));
-    element.dataset.verdict = verdict;
-    performance.mark('verdict');
-    announce(`${conclusion.badge}. ${conclusion.sentence}`);
-  }
+  });
 
   return {
     element,
@@ -157,6 +121,47 @@ export function createProof(original: Subject, bubbles: Bubbles | null, { open }
     actions.append(...shareView(original, held));
     behind.append(exchangeView(original, held), tamperBench(original, held, recheck));
   }
+}
+
+/** What is in view of a proof: its verdict, with `below` under it. */
+function createCard(open: boolean, ...below: readonly HTMLElement[]) {
+  const id = `proof-${++count}`;
+  const icon = el('span', { class: 'icon', 'aria-hidden': 'true' }, ICONS.running);
+  const badge = el('h2', { id, class: 'verdict-title', tabindex: -1 }, CHECKING);
+  const sentence = el('p', { class: 'verdict-text' }, 'The verifier runs in this browser.');
+  const claims = el('ul', { class: 'claims' });
+  const ladder = el('div', { class: 'steps' });
+  const card = el(
+    'details',
+    { class: 'card', open, on: { toggle: nameBadge } },
+    el('summary', { class: 'verdict' }, icon, badge),
+    sentence,
+    claims,
+    ladder,
+    ...below,
+  );
+  const element = el('section', { class: 'proof', 'aria-labelledby': id, 'data-verdict': 'running' }, card);
+  let names = { long: CHECKING, short: CHECKING };
+
+  function nameBadge(): void {
+    badge.textContent = card.open ? names.long : names.short;
+  }
+
+  function show(conclusion: Conclusion): void {
+    const { verdict } = conclusion;
+    icon.textContent = ICONS[verdict];
+    names = { long: conclusion.badge, short: conclusion.short };
+    if (verdict === 'invalid') card.open = true;
+    nameBadge();
+    sentence.textContent = conclusion.sentence;
+    claims.replaceChildren(...conclusion.claims.map(claimView));
+    ladder.replaceChildren(...ladderView(conclusion));
+    element.dataset.verdict = verdict;
+    performance.mark('verdict');
+    announce(`${conclusion.badge}. ${conclusion.sentence}`);
+  }
+
+  return { element, card, sentence, show };
 }
 
 function claimView({ title, state, text }: Claim): HTMLElement {

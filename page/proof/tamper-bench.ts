@@ -36,12 +36,8 @@ export function tamperBench(
   });
   const before = el('code', { class: 'window' });
   const after = el('code', { class: 'window' });
-  const change = el(
-    'button',
-    { type: 'button', class: 'quiet', on: { click: () => void damage() } },
-    'Change this byte',
-  );
-  const undo = el('button', { type: 'button', class: 'quiet', on: { click: () => void restore() } }, 'Undo');
+  const change = button('Change this byte', damage);
+  const undo = button('Undo', restore);
   undo.disabled = true;
   const said = el('p', { class: 'said', 'aria-live': 'polite' });
 
@@ -72,21 +68,8 @@ export function tamperBench(
   }
   function preview(): void {
     slider.value = String(at());
-    show(before, 'now: ', part.bytes);
-    show(after, 'then: ', damaged());
-  }
-  function show(target: HTMLElement, label: string, bytes: Uint8Array): void {
-    const i = at();
-    const cut = (from: number, to: number) =>
-      shown(bytes.subarray(Math.max(from, 0), Math.min(to, bytes.length)), part);
-    const gap = part.binary ? ' ' : '';
-    const around = part.binary ? AROUND / 3 : AROUND;
-    target.replaceChildren(
-      hidden(label),
-      `${cut(i - around, i)}${gap}`,
-      el('mark', {}, cut(i, i + 1)),
-      `${gap}${cut(i + 1, i + 1 + around)}`,
-    );
+    before.replaceChildren(...windowAround(at(), 'now: ', part.bytes, part));
+    after.replaceChildren(...windowAround(at(), 'then: ', damaged(), part));
   }
   async function damage(): Promise<void> {
     const i = at();
@@ -95,11 +78,7 @@ export function tamperBench(
     undo.disabled = false;
     const copy = withPart(attestation, part, damaged());
     const checks = await check(withAttestation(original, copy), copy);
-    const failed = new Set(
-      checks.filter(({ status }) => status === 'fail').map(({ name }) => `“${WORDS[name].title}”`),
-    );
-    const noticed = failed.size === 0 ? 'No check' : [...failed].join(', ');
-    said.textContent = `Byte ${i} of ${part.label} changed from ${was} to ${is}. ${noticed} noticed.`;
+    said.textContent = `Byte ${i} of ${part.label} changed from ${was} to ${is}. ${failedIn(checks)} noticed.`;
   }
   async function restore(): Promise<void> {
     if (!changed) return;
@@ -126,4 +105,25 @@ export function tamperBench(
     el('p', { class: 'actions' }, change, undo),
     said,
   );
+}
+
+const button = (text: string, run: () => Promise<void>) =>
+  el('button', { type: 'button', class: 'quiet', on: { click: () => void run() } }, text);
+
+/** The bytes around the one at `i`, which is marked. */
+function windowAround(i: number, label: string, bytes: Uint8Array, part: Part): readonly (Node | string)[] {
+  const cut = (from: number, to: number) => shown(bytes.subarray(Math.max(from, 0), Math.min(to, bytes.length)), part);
+  const gap = part.binary ? ' ' : '';
+  const around = part.binary ? AROUND / 3 : AROUND;
+  return [
+    hidden(label),
+    `${cut(i - around, i)}${gap}`,
+    el('mark', {}, cut(i, i + 1)),
+    `${gap}${cut(i + 1, i + 1 + around)}`,
+  ];
+}
+
+function failedIn(checks: readonly Check[]): string {
+  const failed = new Set(checks.filter(({ status }) => status === 'fail').map(({ name }) => `“${WORDS[name].title}”`));
+  return failed.size === 0 ? 'No check' : [...failed].join(', ');
 }
