@@ -203,8 +203,8 @@ const OF_EVIDENCE = [
   'cpu_software',
 ] as const;
 
-/** Lists the checks of the evidence as skips: because cpu_form failed, or for this reason. */
-export async function skipCpuEvidence(list: CheckList, reason = ''): Promise<void> {
+/** Lists the checks of the evidence as skips, for this reason, or because cpu_form failed. */
+export async function skipCpuEvidence(list: CheckList, reason: string): Promise<void> {
   for (const name of OF_EVIDENCE) await list.run(name, ['cpu_form'], () => skipped(reason));
 }
 
@@ -219,8 +219,9 @@ export async function checkCpuEvidence(
   binding: Binding | null,
 ): Promise<CpuClaims | null> {
   if (evidence === null) {
-    await skipCpuEvidence(list);
-    await list.run('cpu_binding', ['cpu_form'], () => skipped(''));
+    const reason = 'cpu_form failed';
+    await skipCpuEvidence(list, reason);
+    await list.run('cpu_binding', ['cpu_form'], () => skipped(reason));
     return null;
   }
   const { snp, tdx } = evidence;
