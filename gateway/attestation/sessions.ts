@@ -189,7 +189,7 @@ function problemOf({ code, message, retry_after_ms }: Failed): Problem {
 interface AttestationJob {
   /** JSON of the attestation's token and evidence, in UTF-8. */
   readonly members: Uint8Array;
-  /** The nonce that every report and the token must contain. */
+  /** The nonce that every report and the attestation token must contain. */
   readonly nonce: string;
   /** PEM of the trust anchor that replaces NVIDIA's; null: NVIDIA's only. */
   readonly simulatedRoot: string | null;

@@ -27,7 +27,7 @@ import {
 } from '../../proto/frames.ts';
 import { bufferOf } from '../base/bytes.ts';
 
-/** Limit for a frame from the sidecar. The evidence of 64 devices and a token about them take some 2 MiB. */
+/** Limit for a frame from the sidecar. The evidence of 64 devices and an attestation token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
 const MAX_COPIED_BYTES = 64 * 1024;

@@ -1,4 +1,5 @@
-// A key's budget of tokens a day: a request is refused once it is spent, and reserves what it may cost before the backend is asked.
+// An API key's budget of LLM tokens a day: a request is refused once it is spent, and reserves what it may cost before the
+// backend is asked.
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import { ANYONE } from '../keys/keys.ts';
@@ -11,7 +12,7 @@ export interface BudgetDeps {
   readonly book: UsageBook;
 }
 
-/** Rejects requests that may cost tokens once the budget is spent, as far as this gateway knows. @throws {Problem} insufficient_quota */
+/** Rejects requests that may cost LLM tokens once the budget is spent, as far as known here. @throws {Problem} insufficient_quota */
 export function withinBudget({ config, book }: BudgetDeps): Middleware {
   return ({ env }) => {
     const { caller, incoming } = env;
@@ -24,7 +25,7 @@ export function withinBudget({ config, book }: BudgetDeps): Middleware {
 }
 
 /**
- * Reserves the tokens of a request whose key has a budget. The exchange's end replaces them by those that it did cost.
+ * Reserves the LLM tokens of a request whose API key has a budget. The exchange's end replaces them by those that it did cost.
  * @throws {Problem} insufficient_quota
  */
 export async function reserveTokens(env: Bindings, book: UsageBook, { prompt, output }: Estimate): Promise<void> {

@@ -21,7 +21,7 @@ export interface Bindings extends HttpBindings {
   caller: Caller;
   owner: Owner;
   permit: ConcurrencyPermit;
-  /** The key's tokens a day; absent: it has no budget, or the request costs none. */
+  /** The API key's LLM tokens a day; absent: it has no budget, or the request costs none. */
   budget?: number;
   /** The client's address. Only the verify endpoint and that of sealed requests set it. */
   address: string;

@@ -20,7 +20,7 @@ export interface KeyLimits {
   readonly streams: number | null;
   /** Requests with tee at once, those that wait for their attestation included. */
   readonly tee: number | null;
-  /** Tokens in and out of one day (UTC). */
+  /** LLM tokens in and out of one day (UTC). */
   readonly tokens_per_day: number | null;
   /** null: every model that the backend has. */
   readonly models: ReadonlySet<string> | null;

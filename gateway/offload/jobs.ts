@@ -24,7 +24,7 @@ export type Endpoint = 'chat' | 'completion';
 /** How a response is attested: under a nonce of its own, or under one that it may share. */
 export type Tee = 'strict' | 'batch';
 
-/** What a key's budget needs of a request: nothing, an estimate of its tokens, or also that the backend counts those of a stream. */
+/** What an API key's budget needs of a request: nothing, an estimate of its LLM tokens, or also the backend's count of a stream's. */
 export type Metering = 'off' | 'estimate' | 'usage';
 
 export interface Generation {

@@ -40,7 +40,6 @@ export class Thread<Job, Result> {
     this.#idle_ms = idle_ms;
   }
 
-  /** Number of jobs that have no result yet. */
   /** Starts the thread before the first job, because starting takes as long as many jobs. */
   warm(): void {
     this.#worker ??= this.#start();

@@ -52,7 +52,7 @@ export class Watch {
   signed: Signed | null = null;
   /** Counts bytes that are kept of the response. */
   hold: Hold = () => true;
-  /** null: tokens are not counted. */
+  /** null: LLM tokens are not counted. */
   readonly #max_answer_bytes: number | null;
   /** null: tokens are not counted, or the response has not begun or has ended. */
   #reader: TokenReader | null = null;
@@ -132,7 +132,7 @@ export class Watch {
     this.signed = signed;
   }
 
-  /** The tokens of the exchange; null if they are not counted. `left`: the client has left. */
+  /** The LLM tokens of the exchange; null if they are not counted. `left`: the client has left. */
   tokens(left: boolean): Tokens | null {
     this.#readTokens();
     if (this.#max_answer_bytes === null) return null;
@@ -142,7 +142,7 @@ export class Watch {
   }
 }
 
-/** Tokens that the exchange's key has reserved. */
+/** LLM tokens that the exchange's API key has reserved. */
 interface Reservation {
   readonly estimate: Estimate;
   readonly output: number;
@@ -377,7 +377,7 @@ interface Records {
   readonly book: UsageBook | null;
   /** null: there is no audit log. */
   readonly audit: AuditLog | null;
-  /** The largest answer whose tokens are read. */
+  /** The largest answer whose LLM tokens are read. */
   readonly max_answer_bytes: number;
 }
 

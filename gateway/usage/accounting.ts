@@ -31,7 +31,7 @@ export interface Signed {
 }
 
 interface Accounting {
-  /** False: nothing is recorded, and a response's tokens need not be read. */
+  /** False: nothing is recorded, and a response's LLM tokens need not be read. */
   readonly counts: boolean;
   record(request: Accounted): void;
 }

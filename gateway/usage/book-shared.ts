@@ -1,5 +1,5 @@
-// Keeps usage in Valkey or Redis, so that all gateways count together. Usage is written once a second; a failed write is repeated. Tokens
-// are reserved there at once.
+// Keeps usage in Valkey or Redis, so that all gateways count together. Usage is written once a second; a failed write is repeated. LLM
+// tokens are reserved there at once.
 import { randomUUID } from 'node:crypto';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../base/store-connection.ts';

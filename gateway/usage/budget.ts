@@ -1,8 +1,8 @@
-// Budgets of tokens: what a request may cost is reserved when it is admitted, and replaced at its end by what it did cost.
+// Budgets of LLM tokens: what a request may cost is reserved when it is admitted, and replaced at its end by what it did cost.
 import { isObject, topLevelMembers, withLastMember } from '../../proto/json.ts';
 import { NO_TOKENS, type Tokens } from './tokens.ts';
 
-/** What a request may cost, in tokens. */
+/** What a request may cost, in LLM tokens. */
 export interface Estimate {
   readonly prompt: number;
   /** null: the request sets no limit. */

@@ -1,5 +1,5 @@
-// Reads the token counts of a response from the backend's body: of a whole answer from its member `usage`, of a stream from each event
-// that has one.
+// Reads the LLM token counts of a response from the backend's body: of a whole answer from its member `usage`, of a stream from each
+// event that has one.
 import { isObject, topLevelMembers } from '../../proto/json.ts';
 import { EventScanner } from '../../proto/stream/sse.ts';
 import { ChunkBuffer, EMPTY, MANY_BYTES } from '../base/bytes.ts';
@@ -7,7 +7,7 @@ import { ChunkBuffer, EMPTY, MANY_BYTES } from '../base/bytes.ts';
 const DATA = 'data:';
 const USAGE = '"usage"';
 
-/** The tokens of the prompt and of the response. */
+/** The LLM tokens of the prompt and of the response. */
 export interface Tokens {
   readonly input: number;
   readonly output: number;

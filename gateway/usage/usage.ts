@@ -1,4 +1,4 @@
-// The usage of each API key: requests, attested responses, tokens and GPU time, by day and model.
+// The usage of each API key: requests, attested responses, LLM tokens and GPU time, by day and model.
 import { Reservations } from './budget.ts';
 
 /** Amounts that only grow. */
@@ -35,7 +35,7 @@ export interface UsageBook {
   close(): void | Promise<void>;
 }
 
-/** The tokens that a request may cost. */
+/** The LLM tokens that a request may cost. */
 export interface Wanted {
   /** The key's tokens a day. */
   readonly limit: number;

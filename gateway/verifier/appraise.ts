@@ -14,16 +14,16 @@ import { MAX_JSON_VALUES } from '../http/messages.ts';
 import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 
 /**
- * Codes that are expected for an old token. A sidecar's key lives as long as its process and a token for an hour, but the evidence stays
- * valid for longer.
+ * Codes that are expected for an old attestation token. A sidecar's key lives as long as its process and a token for an hour, but the
+ * evidence stays valid for longer.
  */
 const EXPIRED_CODES: ReadonlySet<FailureCode | undefined> = new Set([
   'token_expired',
   'token_key_unavailable',
 ] as const);
-/** NVIDIA's keys are cached for this time, so that not every token with an unknown key causes a request. */
+/** NVIDIA's keys are cached for this time, so that not every attestation token with an unknown key causes a request. */
 const KEYS_CACHE_MS = 30_000;
-/** A failure is cached from its end: at most one request a second, and no valid token is rejected for longer than that. */
+/** A failure is cached from its end: at most one request a second, and no valid attestation token is rejected for longer than that. */
 const FAILURE_CACHE_MS = 1_000;
 
 export function createAppraise(

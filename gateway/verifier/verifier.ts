@@ -23,7 +23,7 @@ export interface WorkerOptions {
 export interface Job {
   /** The request body in UTF-8. */
   readonly body: Uint8Array;
-  /** Public keys of the sidecar's own tokens. */
+  /** Public keys of the sidecar's own attestation tokens. */
   readonly countersignKeys: Jwks | undefined;
   /** PEM of the simulated root; null: no simulated device is accepted. */
   readonly simulatedRoot: string | null;

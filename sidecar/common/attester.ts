@@ -9,7 +9,7 @@ export interface Device {
   readonly model: string;
 }
 
-/** Evidence and token over one nonce. Not yet trusted: `signing/evidence-check.ts` checks nonce, signatures and chains. */
+/** Evidence and attestation token over one nonce. Not yet trusted: `signing/evidence-check.ts` checks nonce, signatures and chains. */
 export interface Collected {
   readonly token: string;
   readonly evidence: readonly Evidence[];
@@ -23,7 +23,7 @@ export interface Attester {
   readonly devices: readonly Device[];
   /** null for real hardware; for the software twin, its test root as PEM. */
   readonly simulated: { readonly root: string } | null;
-  /** Public keys (JWK set) under which this process's tokens verify, where it signs them itself. */
+  /** Public keys (JWK set) under which this process's attestation tokens verify, where it signs them itself. */
   readonly token_keys?: { readonly keys: readonly object[] } | undefined;
   /**
    * Collects evidence over `nonce` from every device and has it appraised. Called one at a time, or one at a time for each `device`.

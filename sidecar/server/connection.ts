@@ -237,7 +237,7 @@ function createReplies(ws: WebSocket, socket: Duplex, send: Send) {
   };
   /** Results of batches that are ready in this event-loop turn, by nonce. */
   const ready = new Map<Nonce, { readonly timed: TimedLeaf; readonly leaves: BatchLeaf[] }>();
-  /** The results of a batch are sent in one frame, which holds their token and evidence once. */
+  /** The results of a batch are sent in one frame, which holds their attestation token and evidence once. */
   const sendWithBatch = (id: string, timed: TimedLeaf, cpu: Signed | null) => {
     if (ready.size === 0) setImmediate(sendReady);
     const { salt, leaf_index, path } = timed.batch;

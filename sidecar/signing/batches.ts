@@ -18,7 +18,7 @@ export interface Timed extends Collected {
   readonly phases: Phases;
 }
 
-/** The same for one leaf of a batch. All leaves share the same token and evidence objects. */
+/** The same for one leaf of a batch. All leaves share the same attestation token and evidence objects. */
 export interface TimedLeaf extends Timed {
   readonly batch: Batch;
 }

@@ -1,4 +1,5 @@
-// ATTESTER=native: collects through NVML and appraises with verify/ in this process. The token is ours, signed by a key made at start.
+// ATTESTER=native: collects through NVML and appraises with verify/ in this process. The attestation token is ours, signed by a key
+// made at start.
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { checkRim } from '../../../verify/service.ts';
@@ -27,7 +28,7 @@ interface NativeSettings extends Pick<AppraisalOptions, 'clocks' | 'roots'> {
 type NativeOptions = NativeSettings & DeviceOptions;
 
 export interface NativeAttester extends Attester {
-  /** The keys that verify this process's tokens. */
+  /** The keys that verify this process's attestation tokens. */
   readonly token_keys: { readonly keys: readonly PublicKey[] };
   /** Fetches again the collateral that is due, as a timer does. */
   renew(): Promise<void>;

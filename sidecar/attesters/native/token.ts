@@ -1,11 +1,12 @@
-// Writes the token: a detached EAT bundle (RFC 9711 §5) in the shape and with the claim names of NVIDIA's services, under our issuer.
+// Writes the attestation token: a detached EAT bundle (RFC 9711 §5) in the shape and with the claim names of NVIDIA's services, under our
+// issuer.
 import { createHash, generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { DeviceClaims } from '../../../verify/index.ts';
 import type { EndorsementExpiry } from '../../../verify/service.ts';
 
-// The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
+// The key that signs this process's attestation tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
 
 /** A JWK, as the gateway needs it: RFC 7517, RFC 7518 §6.2. */
 export interface PublicKey {

@@ -1,4 +1,4 @@
-// ATTESTER=nras: collects through NVML and has NVIDIA's remote service appraise. The token is NVIDIA's own, which anyone can verify.
+// ATTESTER=nras: collects through NVML and has NVIDIA's remote service appraise. The attestation token is NVIDIA's: anyone can verify it.
 import type { Evidence } from '../../../proto/attestation/attestation.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { appraiseEvidence, CheckFailure, type DeviceClaims } from '../../../verify/index.ts';
@@ -95,8 +95,8 @@ function gpuAddress(service: string): string {
   return url.pathname === '/' ? new URL(new URL(NRAS_URL).pathname, url).href : url.href;
 }
 
-// Verifies evidence before it is sent to NVIDIA's service, and the service's token before it is returned: signed by NVIDIA, over our
-// nonce, about our devices, with a positive result.
+// Verifies evidence before it is sent to NVIDIA's service, and the service's attestation token before it is returned: signed by NVIDIA,
+// over our nonce, about our devices, with a positive result.
 
 interface EvidenceOptions {
   readonly clock: () => Date;

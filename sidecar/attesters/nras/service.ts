@@ -55,7 +55,7 @@ const MAX_WAIT_MS = 600_000;
 const MAX_RESPONSE_BYTES = 1024 * 1024;
 const MAX_REASON_CHARACTERS = 300;
 
-/** The token's text, as received; not yet trusted. @throws {AttesterError} @throws what `signal` was aborted with. */
+/** The attestation token's text, as received; not yet trusted. @throws {AttesterError} @throws what `signal` was aborted with. */
 export async function requestToken(
   nonce: Nonce,
   evidence: readonly Evidence[],
@@ -139,7 +139,7 @@ function reasonIn(text: string): string {
   }
 }
 
-// NVIDIA's keys for its remote service's tokens, fetched and kept. They change daily and stay for about a month.
+// NVIDIA's keys for its remote service's attestation tokens, fetched and kept. They change daily and stay for about a month.
 
 interface KeysOptions {
   readonly url: string;

@@ -77,7 +77,7 @@ export async function collectEvidence(command: NvattestCommand, nonce: string, r
   return read(finished, collectOutput).evidences;
 }
 
-/** Appraises collected evidence with NVIDIA's local verifier. @returns its output, the token. @throws {AttesterError} */
+/** Appraises collected evidence with NVIDIA's local verifier. @returns its output, the attestation token. @throws {AttesterError} */
 export async function attest(command: NvattestCommand, request: AttestArguments, run: Run): Promise<string> {
   const args = ['attest', '--device', 'gpu', '--verifier', 'local', '--nonce', request.nonce];
   args.push('--gpu-evidence-source', 'file', '--gpu-evidence-file', request.evidence_file);

@@ -97,7 +97,7 @@ function interpreter(venv: string): string {
 
 // Checks a worker's result before the attester returns it: about this nonce, positive, about every device, and new.
 
-/** How many of the last tokens are remembered, by digest. */
+/** How many of the last attestation tokens are remembered, by digest. */
 const REMEMBERED = 1024;
 
 /** `device_count`: GPUs and switches when the worker started. `signing/evidence-check.ts` checks the signatures of reports. */
