@@ -66,7 +66,7 @@ async function explainNoReports(
   if (container !== null)
     return [
       `in ${container} there is no ${reports}`,
-      'start it with compose.cpu.yaml, or in Kubernetes with the overlay node-cpu; on the node: sidecar/cpu/tsm-entry.sh',
+      "start it with compose.cpu.yaml, or in Kubernetes with the chart's value cpuEvidence.enabled; on the node: sidecar/cpu/tsm-entry.sh",
     ];
   for (const device of GUEST_DEVICES)
     if ((await host.kind(device)) === 'device')

@@ -1,33 +1,37 @@
+// The chart with its defaults and with each file of values: what runs, with which rights, and who reaches whom.
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig as loadGateway } from '../../gateway/base/config.ts';
 import { loadConfig as loadSidecar } from '../../sidecar/common/config.ts';
-import { type Built, build, containersOf, type Manifest, OVERLAYS } from './manifests.ts';
+import { type Built, containersOf, type Manifest, podOf, render, standardOf, VALUES } from './manifests.ts';
 import { inNamespace, type Peer, reaches } from './network.ts';
 import { type Conforms, KUBERNETES, kubeconform, tool } from './tools.ts';
 
 const DRAIN_SECONDS = 25;
 /** They run as root, before the gateway, and end. */
 const STEPS = ['tsm', 'ready'];
+/** Stands for no file of values. */
+const DEFAULTS = 'its defaults';
+const CASES = [DEFAULTS, ...VALUES];
 let conforms: Conforms;
 const built = new Map<string, Built>();
-const of = (path: string) => built.get(path) as Built;
+const of = (name: string) => built.get(name) as Built;
 
 beforeAll(async () => {
-  const kustomize = await tool('kustomize');
+  const helm = await tool('helm');
   conforms = await kubeconform();
-  for (const path of ['base', ...OVERLAYS.map((name) => `overlays/${name}`)]) built.set(path, build(kustomize, path));
+  for (const name of CASES) built.set(name, render(helm, name === DEFAULTS ? null : name));
 }, 1_800_000);
 
-describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (path) => {
+describe.each(CASES)('the chart with %s', (name) => {
   it(`is what Kubernetes ${KUBERNETES} describes, with nothing else in it`, () => {
-    const { status, output } = conforms(of(path).text);
-    console.log(`${path}: ${output.trim()}`);
+    const { status, output } = conforms(of(name).text);
+    console.log(`${name}: ${output.trim()}`);
     expect([output, status]).toEqual([expect.stringContaining('Invalid: 0, Errors: 0, Skipped: 0'), 0]);
   });
 
   it('locks every container: no root, no capability, no new privilege, nothing to write on, a limit on memory', () => {
-    const workloads = of(path).all('Deployment');
+    const workloads = of(name).all('Deployment');
     expect(workloads.length).toBeGreaterThan(0);
     // What `tsm` and `ready` may do instead is looked at below.
     for (const container of workloads.flatMap(containersOf).filter(({ name }) => !STEPS.includes(name))) {
@@ -53,21 +57,21 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
       expect([pod.automountServiceAccountToken, pod.enableServiceLinks]).toEqual([talks, false]);
       expect([pod.hostNetwork, pod.hostPID, pod.hostIPC]).toEqual([undefined, undefined, undefined]);
       const ofTheHost = pod.volumes.filter((one: Manifest) => 'hostPath' in one).map((one: Manifest) => one.name);
-      expect(ofTheHost).toEqual(path === 'overlays/node-cpu' ? ['tsm'] : []);
+      expect(ofTheHost).toEqual(name === 'node-cpu' ? ['tsm'] : []);
     }
   });
 
   it('runs no image of others that is not pinned by its digest', () => {
-    const images: string[] = of(path)
+    const images: string[] = of(name)
       .all('Deployment')
       .flatMap(containersOf)
       .map(({ image }) => image);
     expect(images).toContain('countersign-gateway');
-    for (const image of images) expect(image).toMatch(/^(countersign-[a-z-]+|inference-picker)$|@sha256:[0-9a-f]{64}$/);
+    for (const image of images) expect(image).toMatch(/^countersign-[a-z-]+$|@sha256:[0-9a-f]{64}$/);
   });
 
   it('starts the sidecar first and waits for it never', () => {
-    const { initContainers: first, containers, volumes } = of(path).one('Deployment', 'countersign').spec.template.spec;
+    const { initContainers: first, containers, volumes } = of(name).one('Deployment', 'countersign').spec.template.spec;
     const initContainers = first.filter(({ name }: Manifest) => !STEPS.includes(name));
     const [sidecar] = initContainers;
     expect([initContainers.length, sidecar.name, sidecar.restartPolicy]).toEqual([1, 'sidecar', 'Always']);
@@ -88,32 +92,32 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
   });
 
   it('has settings that both processes accept, about the same socket', () => {
-    const gateway = loadGateway(of(path).settings('countersign-gateway'));
-    const sidecar = loadSidecar(of(path).settings('countersign-sidecar'), 1);
+    const gateway = loadGateway(of(name).settings('countersign-gateway'));
+    const sidecar = loadSidecar(of(name).settings('countersign-sidecar'), 1);
     expect(gateway.sidecar_socket).toBe(sidecar.sidecar_socket);
     expect(gateway.sidecar_socket).toMatch(/^\/run\/countersign\/./);
     expect(gateway.api_keys_file).toMatch(/^\/run\/secrets\/countersign\//);
     expect([gateway.allow_simulated, sidecar.attester === 'simulated']).toEqual(
-      path === 'overlays/demo' ? [true, true] : [false, false],
+      name === 'demo' ? [true, true] : [false, false],
     );
   });
 
   it('lets running answers end before it kills', () => {
-    const pod = of(path).one('Deployment', 'countersign').spec.template.spec;
+    const pod = of(name).one('Deployment', 'countersign').spec.template.spec;
     const gateway = pod.containers.find(({ name }: Manifest) => name === 'gateway');
     const pause: number = gateway.lifecycle.preStop.sleep.seconds;
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(pause + DRAIN_SECONDS + 5);
   });
 
   it('has selectors that select, and ports that are there', () => {
-    const pods = of(path)
+    const pods = of(name)
       .all('Deployment')
       .map(({ spec }) => spec.template);
     const selected = (labels: Record<string, string>) =>
       pods.filter(({ metadata }) => Object.entries(labels).every(([key, value]) => metadata.labels[key] === value));
-    for (const { spec } of of(path).all('PodDisruptionBudget'))
+    for (const { spec } of of(name).all('PodDisruptionBudget'))
       expect(selected(spec.selector.matchLabels)).toHaveLength(1);
-    for (const { metadata, spec } of of(path).all('Service')) {
+    for (const { metadata, spec } of of(name).all('Service')) {
       const [pod] = selected(spec.selector);
       const ports = pod.spec.containers.flatMap((one: Manifest) => one.ports ?? []).map((one: Manifest) => one.name);
       for (const { targetPort } of spec.ports)
@@ -122,64 +126,81 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
   });
 
   it('opens in the network what is needed, and nothing else', () => {
-    const policies = of(path).all('NetworkPolicy');
-    const name = { 'app.kubernetes.io/name': 'countersign' };
-    const gateway = inNamespace({ ...name, 'app.kubernetes.io/component': 'gateway' }, { http: 8080, metrics: 9090 });
-    const backend = inNamespace({ ...name, 'app.kubernetes.io/component': 'backend' }, { http: 8000 });
+    const policies = of(name).all('NetworkPolicy');
+    const pods = (deployment: string, ports: Record<string, number>) =>
+      inNamespace(of(name).one('Deployment', deployment).spec.template.metadata.labels, ports);
+    const has = (deployment: string) =>
+      of(name)
+        .all('Deployment')
+        .some(({ metadata }) => metadata.name === deployment);
+    const gateway = pods('countersign', { http: 8080, metrics: 9090 });
     const stranger = inNamespace({ app: 'stranger' });
     const elsewhere: Peer = { labels: { app: 'client' }, namespace: { 'kubernetes.io/metadata.name': 'default' } };
     const monitoring: Peer = { labels: {}, namespace: { 'countersign/metrics': 'true' } };
     const internet: Peer = { address: '203.0.113.7' };
+    // Only the defaults leave other pods of the namespace alone.
+    const open = name === DEFAULTS;
     const rows: [from: Peer, to: Peer, port: number, allowed: boolean][] = [
       [elsewhere, gateway, 8080, true],
       [internet, gateway, 8080, true],
       [elsewhere, gateway, 9090, false],
       [monitoring, gateway, 9090, true],
+      [elsewhere, gateway, 8000, false],
       [gateway, internet, 443, true],
       [gateway, internet, 80, false],
       [gateway, { address: '169.254.169.254' }, 443, false],
       [gateway, { address: '10.0.0.1' }, 443, false],
-      [stranger, internet, 443, false],
-      [elsewhere, stranger, 80, false],
-      [elsewhere, backend, 8000, false],
-      [stranger, backend, 8000, false],
+      [stranger, internet, 443, open],
+      [elsewhere, stranger, 80, open],
     ];
-    if (
-      of(path)
-        .all('Deployment')
-        .some(({ metadata }) => metadata.name === 'backend')
-    )
+    if (has('countersign-backend')) {
+      const backend = pods('countersign-backend', { http: 8000 });
       rows.push(
         [gateway, backend, 8000, true],
         [gateway, backend, 22, false],
+        [elsewhere, backend, 8000, false],
+        [stranger, backend, 8000, false],
         [backend, internet, 443, false],
         [backend, gateway, 8080, false],
       );
-    const picker = inNamespace({ ...name, 'app.kubernetes.io/component': 'picker' }, { grpc: 9002, metrics: 9090 });
-    if (of(path).all('InferencePool').length > 0)
+    }
+    if (has('countersign-picker')) {
+      const picker = pods('countersign-picker', { grpc: 9002, metrics: 9090 });
       rows.push(
         [elsewhere, picker, 9002, true],
         [elsewhere, picker, 9090, false],
         [picker, gateway, 9090, true],
+        [picker, { address: '10.0.0.1' }, 443, true],
         [picker, { address: '10.0.0.1' }, 6443, true],
         [picker, internet, 80, false],
       );
+    }
     for (const [from, to, port, allowed] of rows)
       expect([from, to, port, reaches(policies, from, to, port)]).toEqual([from, to, port, allowed]);
   });
 });
 
+describe.each(VALUES)('values/%s.yaml', (name) => {
+  it('asks for a privileged namespace only where a step runs as root', () => {
+    const users = of(name)
+      .all('Deployment')
+      .flatMap(containersOf)
+      .map(({ securityContext }) => securityContext.runAsUser);
+    expect(standardOf(name)).toBe(users.includes(0) ? 'privileged' : 'restricted');
+  });
+});
+
 describe('the GPU', () => {
-  const pod = (overlay: string) => of(`overlays/${overlay}`).one('Deployment', 'countersign').spec.template.spec;
+  const pod = (name: string) => podOf(of(name));
   const plugin = ({ resources }: Manifest) => resources.limits['nvidia.com/gpu'];
 
-  it.each(['node', 'many', 'node-cpu', 'pool'])(
-    'in %s is asked of the device plugin by vLLM alone, and shown to the sidecar by the runtime',
-    (overlay) => {
-      const sidecar = pod(overlay).initContainers.find(({ name }: Manifest) => name === 'sidecar');
-      const workloads = of(`overlays/${overlay}`).all('Deployment').flatMap(containersOf);
-      expect(workloads.filter((one) => plugin(one) !== undefined).map(({ name }) => name)).toEqual(['backend']);
-      expect(pod(overlay).runtimeClassName).toBe('nvidia');
+  it.each([DEFAULTS, 'node', 'many', 'node-cpu', 'pool'])(
+    'in %s is asked of the device plugin by vLLM only, and shown to the sidecar by the runtime',
+    (name) => {
+      const sidecar = pod(name).initContainers.find((one: Manifest) => one.name === 'sidecar');
+      const workloads = of(name).all('Deployment').flatMap(containersOf);
+      expect(workloads.filter((one) => plugin(one) !== undefined).map((one) => one.name)).toEqual(['backend']);
+      expect(pod(name).runtimeClassName).toBe('nvidia');
       expect(sidecar.env).toContainEqual({ name: 'NVIDIA_DRIVER_CAPABILITIES', value: 'utility' });
     },
   );
@@ -194,13 +215,13 @@ describe('the GPU', () => {
       ['backend', [{ name: 'gpu' }]],
     ]);
     expect([...initContainers, ...containers].map(plugin)).not.toContain(1);
-    of('overlays/node-claim').one('ResourceClaimTemplate', resourceClaims[0].resourceClaimTemplateName);
+    of('node-claim').one('ResourceClaimTemplate', resourceClaims[0].resourceClaimTemplateName);
   });
 });
 
 describe('many gateways', () => {
   it('share a store whose address is a Secret, and reach it', () => {
-    const many = of('overlays/many');
+    const many = of('many');
     const gateway = containersOf(many.one('Deployment', 'countersign')).find(({ name }) => name === 'gateway');
     expect(gateway.env).toEqual([
       { name: 'ATTESTATION_STORE_URL', valueFrom: { secretKeyRef: { name: 'countersign-store', key: 'url' } } },
@@ -208,12 +229,19 @@ describe('many gateways', () => {
     const from = inNamespace(many.one('Deployment', 'countersign').spec.template.metadata.labels);
     const store: Peer = { labels: { 'app.kubernetes.io/name': 'valkey' }, namespace: { any: 'where' } };
     expect(reaches(many.all('NetworkPolicy'), from, store, 6379)).toBe(true);
-    expect(reaches(of('overlays/node').all('NetworkPolicy'), from, store, 6379)).toBe(false);
+    expect(reaches(of('node').all('NetworkPolicy'), from, store, 6379)).toBe(false);
   });
 
   it('ask the vLLM of their own node, on nodes that are kept for GPUs', () => {
-    expect(of('overlays/many').one('Service', 'backend').spec.internalTrafficPolicy).toBe('Local');
-    for (const { spec } of of('overlays/many').all('Deployment'))
+    expect(of('many').one('Service', 'countersign-backend').spec.internalTrafficPolicy).toBe('Local');
+    const { affinity } = podOf(of('many'));
+    const [beside] = affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution;
+    expect(beside.topologyKey).toBe('kubernetes.io/hostname');
+    const { selector } = of('many').one('Deployment', 'countersign-backend').spec;
+    expect(beside.labelSelector).toEqual(selector);
+    const [apart] = affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution;
+    expect(apart.labelSelector).toEqual(of('many').one('Deployment', 'countersign').spec.selector);
+    for (const { spec } of of('many').all('Deployment'))
       expect(spec.template.spec.tolerations).toEqual([
         { key: 'nvidia.com/gpu', operator: 'Exists', effect: 'NoSchedule' },
       ]);
@@ -222,7 +250,7 @@ describe('many gateways', () => {
 
 describe('GPUs in confidential mode', () => {
   it('are set ready by a step behind the sidecar and before the engine, as root with CAP_SYS_ADMIN and nothing to write on', () => {
-    const { initContainers } = of('overlays/pool').one('Deployment', 'countersign').spec.template.spec;
+    const { initContainers } = podOf(of('pool'));
     expect(initContainers.map(({ name }: Manifest) => name)).toEqual(['sidecar', 'ready']);
     const [sidecar, ready] = initContainers;
     expect(ready.restartPolicy).toBeUndefined();
@@ -242,11 +270,11 @@ describe('GPUs in confidential mode', () => {
   });
 
   it('run vLLM without its second model runner', () => {
-    for (const overlay of ['node', 'many', 'pool']) {
-      const backend = of(`overlays/${overlay}`)
+    for (const name of [DEFAULTS, 'node', 'many', 'pool']) {
+      const backend = of(name)
         .all('Deployment')
         .flatMap(containersOf)
-        .find(({ name }) => name === 'backend');
+        .find((one) => one.name === 'backend');
       expect(backend?.env).toContainEqual({ name: 'VLLM_USE_V2_MODEL_RUNNER', value: '0' });
     }
   });
@@ -254,8 +282,7 @@ describe('GPUs in confidential mode', () => {
 
 describe("the processor's evidence", () => {
   it('has one container with root, which makes the entry before the sidecar starts, and has nothing else', () => {
-    const { initContainers, containers, volumes } = of('overlays/node-cpu').one('Deployment', 'countersign').spec
-      .template.spec;
+    const { initContainers, containers, volumes } = podOf(of('node-cpu'));
     const [tsm, sidecar] = initContainers;
     expect([tsm.name, tsm.restartPolicy, sidecar.name]).toEqual(['tsm', undefined, 'sidecar']);
     expect(tsm.command).toEqual(['sh', 'sidecar/cpu/tsm-entry.sh', String(sidecar.securityContext.runAsGroup)]);
@@ -273,7 +300,7 @@ describe("the processor's evidence", () => {
     );
     expect(users.map(({ name }: Manifest) => name)).toEqual(['tsm', 'sidecar']);
     const { hostPath } = volumes.find(({ name }: Manifest) => name === 'tsm');
-    const settings = loadSidecar(of('overlays/node-cpu').settings('countersign-sidecar'), 1);
+    const settings = loadSidecar(of('node-cpu').settings('countersign-sidecar'), 1);
     expect([settings.cpu_evidence, settings.tsm_entry]).toEqual(['required', `${hostPath.path}/countersign`]);
   });
 });
@@ -284,7 +311,7 @@ describe('the check against the schemas', () => {
     ['a value of a wrong type', 'replicas: 1', 'replicas: one'],
     ['a kind that is not described', 'kind: PodDisruptionBudget', 'kind: PodInterruptionBudget'],
   ])('refuses %s', (_what, right, wrong) => {
-    const { text } = of('base');
+    const { text } = of('node');
     expect(text).toContain(right);
     expect(conforms(text.replace(right, wrong)).status).toBe(1);
   });

@@ -17,8 +17,8 @@ const DOCKERFILES = files.filter((path) => /(^|\/)(.*\.)?Dockerfile(\..*)?$/.tes
 const YAML = files.filter((path) => /\.ya?ml$/.test(path) && !/^deploy\/helm\/.*\/templates\//.test(path));
 
 const PINNED = /^[a-z0-9][a-z0-9./_-]*(:[\w.-]+)?@sha256:[0-9a-f]{64}$/;
-/** What is built from the Dockerfile here, and a name that the operator fills in (deploy/kubernetes/components/pool). */
-const OURS = /^(countersign-(gateway|sidecar|demo-engine)(:[\w.-]+)?|inference-picker)$/;
+/** What is built from the Dockerfile here. */
+const OURS = /^countersign-(gateway|sidecar|demo-engine)(:[\w.-]+)?$/;
 
 /** The images that a Dockerfile begins a stage with: arguments filled in with their defaults, its own stages left out. */
 function basesOf(text: string): string[] {

@@ -1,4 +1,4 @@
-// kustomize, helm and kubeconform, and the API descriptions of Kubernetes and of what its manifests use beside it: Go modules at pinned
+// helm and kubeconform, and the API descriptions of Kubernetes and of what its manifests use beside it: Go modules at pinned
 // versions, kept in .cache/deploy.
 import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,6 @@ const BUILD_TIMEOUT_MS = 900_000;
 // renovate: datasource=github-tags depName=kubernetes/kubernetes extractVersion=^v(?<version>.*)$
 export const KUBERNETES = '1.35.4';
 const MODULES = {
-  kustomize: 'sigs.k8s.io/kustomize/kustomize/v5@v5.8.2',
   helm: 'helm.sh/helm/v4/cmd/helm@v4.3.1',
   kubeconform: 'github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0',
 } as const;

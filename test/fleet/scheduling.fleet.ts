@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Built, build, OVERLAYS, render } from '../deploy/manifests.ts';
+import { type Built, render, standardOf, VALUES } from '../deploy/manifests.ts';
 import { tool } from '../deploy/tools.ts';
 import { eventually, freePort } from '../support/harness.ts';
 import { type RunningProcess, startCommand } from '../support/process.ts';
@@ -68,10 +68,11 @@ describe.skipIf(tools === null)('the scheduler places the pods', () => {
     for (const name of [...pods, 'pod-4']) await cluster.remove(name);
   });
 
-  it('of the overlay many so that each gateway is beside a vLLM, although it asks for no GPU itself', async () => {
-    const many = build(await tool('kustomize'), 'overlays/many');
+  it('of values/many.yaml so that each gateway is beside a vLLM, although it asks for no GPU itself', async () => {
+    const many = render(await tool('helm'), 'many');
     const backends = ['backend-1', 'backend-2'];
-    for (const name of backends) await cluster.create(podObject(many, name, { deployment: 'backend', placed: false }));
+    for (const name of backends)
+      await cluster.create(podObject(many, name, { deployment: 'countersign-backend', placed: false }));
     const taken = (await placed(backends)).sort();
     expect(new Set(taken).size).toBe(2);
     for (const name of ['gateway-1', 'gateway-2', 'gateway-3'])
@@ -90,8 +91,6 @@ describe.skipIf(tools === null)('the API server', () => {
     cluster.change('Namespace', 'countersign', {
       metadata: { labels: { 'pod-security.kubernetes.io/enforce': enforce } },
     });
-  const levelOf = (overlay: Built) =>
-    overlay.one('Namespace', 'countersign').metadata.labels['pod-security.kubernetes.io/enforce'];
   /** Under another name, for the chart's own are there. */
   const judge = (object: KubernetesObject) =>
     cluster.create(
@@ -99,32 +98,31 @@ describe.skipIf(tools === null)('the API server', () => {
       { dryRun: true },
     );
 
-  it.each(OVERLAYS)(
-    'takes the overlay %s, and its pods under the standard that its namespace enforces',
+  it.each(VALUES)(
+    'takes what the chart makes of values/%s.yaml, and its pods under the standard that the file names',
     async (name) => {
-      const overlay = build(await tool('kustomize'), `overlays/${name}`);
-      for (const object of objectsOf(overlay)) if (object.kind !== 'Namespace') await judge(object);
-      await level(levelOf(overlay));
-      for (const { metadata } of overlay.all('Deployment'))
-        await judge(podObject(overlay, metadata.name, { deployment: metadata.name, placed: false }));
+      const rendered = render(await tool('helm'), name);
+      for (const object of objectsOf(rendered)) await judge(object);
+      await level(standardOf(name));
+      for (const { metadata } of rendered.all('Deployment'))
+        await judge(podObject(rendered, metadata.name, { deployment: metadata.name, placed: false }));
     },
   );
 
   it.each(['pool', 'node-cpu'])('would not take the pods of %s under a stricter standard', async (name) => {
-    const overlay = build(await tool('kustomize'), `overlays/${name}`);
-    expect(levelOf(overlay)).toBe('privileged');
+    const rendered = render(await tool('helm'), name);
+    expect(standardOf(name)).toBe('privileged');
     await level('baseline');
-    await expect(judge(podObject(overlay, 'strict', { placed: false }))).rejects.toThrow(/violates PodSecurity/);
+    await expect(judge(podObject(rendered, 'strict', { placed: false }))).rejects.toThrow(/violates PodSecurity/);
   });
 
-  it.each<[string, string | null, Record<string, unknown>]>([
-    ['its defaults', null, {}],
-    ['ci/demo.yaml', 'demo', {}],
-    ['a claim for the GPUs', null, { 'gpu.access': 'claim', 'gpu.count': 8 }],
-    ["GPUs by the toolkit's NRI plugin", null, { 'gpu.access': 'nri' }],
-    ['an engine elsewhere', null, { 'backend.mode': 'url', 'backend.url': 'http://engine.models.svc:8000/v1' }],
-  ])('takes what the chart makes of %s', async (_what, values, set) => {
-    const rendered = render(await tool('helm'), values, set);
+  it.each<[string, Record<string, unknown>]>([
+    ['its defaults', {}],
+    ['a claim for the GPUs', { 'gpu.access': 'claim', 'gpu.count': 8 }],
+    ["GPUs by the toolkit's NRI plugin", { 'gpu.access': 'nri' }],
+    ['an engine elsewhere', { 'backend.mode': 'url', 'backend.url': 'http://engine.models.svc:8000/v1' }],
+  ])('takes what the chart makes of %s', async (_what, set) => {
+    const rendered = render(await tool('helm'), null, set);
     for (const object of objectsOf(rendered)) await judge(object);
     await level('restricted');
     await judge(podObject(rendered, 'one', { placed: false }));

@@ -23,8 +23,8 @@ function logged(): { log: pino.Logger; lines: Record<string, unknown>[] } {
 describe('the memory that may be needed', () => {
   it('with the defaults is what compose.yaml, the systemd unit and Kubernetes give', () => {
     const systemd = Number(/^MemoryMax=(\d+)G$/m.exec(read('deploy/systemd/countersign-gateway.service'))?.[1]) * 1024;
-    const { containers } = parse(read('deploy/kubernetes/base/deployment.yaml')).spec.template.spec;
-    const kubernetes = Number(/^(\d+)Gi$/.exec(containers[0].resources.limits.memory)?.[1]) * 1024;
+    const { gateway } = parse(read('deploy/helm/countersign/values.yaml'));
+    const kubernetes = Number(/^(\d+)Gi$/.exec(gateway.resources.limits.memory)?.[1]) * 1024;
     for (const limit_mib of [COMPOSE.memory_bytes / MiB, systemd, kubernetes])
       expect(needed() / MiB).toBeLessThanOrEqual(limit_mib);
   });

@@ -23,7 +23,31 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.apiKeys.plain }}{{ include "countersign.name" . }}-api-keys{{ else }}{{ .Values.apiKeys.secret }}{{ end -}}
 {{- end -}}
 
-{{/* No root, no capability, nothing to write on: the security context of every container but the step that sets the GPUs ready. */}}
+{{/* "true" where gateways and engines are pods of their own on the same nodes: a sidecar signs with the GPUs of its node. */}}
+{{- define "countersign.sameNode" -}}
+{{- if and (eq .Values.backend.mode "service") (ne .Values.gpu.access "none") }}true{{ end -}}
+{{- end -}}
+
+{{/* Which nodes a pod may run on, and by which runtime. */}}
+{{- define "countersign.placement" -}}
+{{- with .Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- if and (eq .Values.gpu.access "runtimeClass") .Values.gpu.runtimeClassName }}
+runtimeClassName: {{ .Values.gpu.runtimeClassName }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* No root, no capability, nothing to write on: the security context of every container except the two steps that run as root and end. */}}
 {{- define "countersign.locked" -}}
 runAsNonRoot: true
 readOnlyRootFilesystem: true
@@ -36,7 +60,9 @@ seccompProfile: { type: RuntimeDefault }
 {{- define "countersign.check" -}}
 {{- with .Values -}}
 {{- if and (eq .backend.mode "url") (not .backend.url) }}{{ fail "backend.url: backend.mode=url needs the engine's address, such as http://engine.models.svc:8000/v1" }}{{ end -}}
-{{- if and (eq .backend.mode "beside") .backend.url }}{{ fail "backend.url: it is set, and backend.mode=beside would not use it; set backend.mode=url" }}{{ end -}}
+{{- if and (ne .backend.mode "url") .backend.url }}{{ fail (printf "backend.url: it is set, and backend.mode=%s would not use it; set backend.mode=url" .backend.mode) }}{{ end -}}
+{{- if and (eq .backend.mode "service") (has "127.0.0.1" .backend.args) }}{{ fail "backend.args: backend.mode=service needs an engine that listens on its pod's address: --host 0.0.0.0" }}{{ end -}}
+{{- if and (eq .backend.mode "service") (eq .gpu.access "claim") }}{{ fail "gpu.access: a claim belongs to one pod, and backend.mode=service has the engine in another than the sidecar; use runtimeClass or nri" }}{{ end -}}
 {{- if and (eq .sidecar.attester "simulated") (ne (toString (index .gateway.env "ALLOW_SIMULATED")) "1") }}{{ fail "sidecar.attester: simulated proves nothing about hardware; a trial says so with gateway.env.ALLOW_SIMULATED: '1'" }}{{ end -}}
 {{- if and (ne .sidecar.attester "simulated") (eq .gpu.access "none") }}{{ fail (printf "gpu.access: none leaves the sidecar without a GPU, and sidecar.attester=%s needs one" .sidecar.attester) }}{{ end -}}
 {{- if and .readyState.enabled (eq .gpu.access "none") }}{{ fail "readyState.enabled: gpu.access=none leaves no GPU to set ready" }}{{ end -}}
