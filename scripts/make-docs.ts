@@ -2,7 +2,6 @@
 import { writeFileSync } from 'node:fs';
 import { PUBLISHED } from '../verify/common/version.ts';
 import { configuration } from './docs/configuration.ts';
-import { dashboard } from './docs/dashboard/grafana.ts';
 import { writeInstallCommands } from './docs/install-commands.ts';
 import { metricsPage } from './docs/metrics.ts';
 
@@ -11,7 +10,6 @@ export async function madePages(): Promise<Record<string, string>> {
   return {
     'configuration.md': configuration(),
     'metrics.md': await metricsPage(),
-    'grafana/countersign.json': dashboard(),
   };
 }
 

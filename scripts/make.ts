@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const MAKERS: Readonly<Record<string, string>> = {
-  /** docs/configuration.md, docs/metrics.md, the dashboard. */
+  /** docs/configuration.md, docs/metrics.md. */
   docs: 'make-docs.ts',
   /** vectors/, what is missing of it; `--force` for everything anew. */
   vectors: 'make-vectors.ts',

@@ -59,13 +59,17 @@ describe('the dashboard', () => {
     type: string;
     title: string;
     description: string;
-    fieldConfig: { defaults: { unit: string } };
+    datasource?: object;
+    fieldConfig: {
+      defaults: { unit: string; noValue: string; thresholds?: { steps: { color: string; value: number | null }[] } };
+    };
+    options: object;
     gridPos: { x: number; y: number; w: number; h: number };
-    targets?: { expr: string; legendFormat: string }[];
+    targets?: { refId: string; datasource: object; expr: string; legendFormat: string }[];
   }
   const board = JSON.parse(read('grafana/countersign.json')) as {
     panels: Panel[];
-    templating: { list: { name: string }[] };
+    templating: { list: { name: string; type: string; datasource?: object }[] };
   };
   const drawn = board.panels.filter((panel) => panel.type !== 'row');
 
@@ -112,6 +116,42 @@ describe('the dashboard', () => {
   it('names every alert at a panel, and none that is not there', () => {
     const named = drawn.flatMap(({ description }) => description.match(/\bCountersign[A-Z]\w+/g) ?? []);
     expect([...new Set(named)].sort()).toEqual(rules.map((rule) => rule.alert).sort());
+  });
+
+  it('asks the data source that its reader chose, everywhere', () => {
+    const chosen = { type: 'prometheus', uid: '$datasource' };
+    expect(board.templating.list[0]).toMatchObject({ name: 'datasource', type: 'datasource' });
+    const variables = board.templating.list.filter(({ type }) => type === 'query');
+    expect(variables.map(({ name }) => name)).toEqual(['job', 'instance']);
+    const targets = drawn.flatMap((panel) => panel.targets ?? []);
+    for (const { datasource } of [...variables, ...drawn, ...targets]) expect(datasource).toEqual(chosen);
+  });
+
+  it('names the queries of a panel apart', () => {
+    for (const { title, targets = [] } of drawn)
+      expect([title, new Set(targets.map(({ refId }) => refId)).size]).toEqual([title, targets.length]);
+  });
+
+  it('says "none" where a panel may be empty, and only there', () => {
+    for (const { title, description, fieldConfig } of drawn)
+      expect([title, fieldConfig.defaults.noValue]).toEqual([title, /\bEmpty /.test(description) ? 'none' : 'no data']);
+  });
+
+  it('has thresholds that rise, at each number that stands by itself', () => {
+    for (const { title, fieldConfig } of drawn.filter(({ type }) => type === 'stat')) {
+      const [first, ...others] = fieldConfig.defaults.thresholds?.steps.map(({ value }) => value) ?? [];
+      expect([title, first]).toEqual([title, null]);
+      expect(others).toEqual([...others].sort((a, b) => Number(a) - Number(b)));
+    }
+  });
+
+  it('writes every option out, for versions of Grafana fill in differently what is left out', () => {
+    expect(new Set(drawn.map(({ type }) => type))).toEqual(new Set(['stat', 'timeseries']));
+    for (const type of ['stat', 'timeseries']) {
+      const options = drawn.filter((panel) => panel.type === type).map((panel) => Object.keys(panel.options).sort());
+      expect(options[0]?.length).toBeGreaterThan(1);
+      for (const names of options) expect(names).toEqual(options[0]);
+    }
   });
 
   it('lays its panels out side by side, none over another', () => {
