@@ -41,7 +41,6 @@ import { createOffload, type Offload } from './offload/pool.ts';
 import { attestationById, attestationSession } from './routes/attestation.ts';
 import { createCollateralRoutes } from './routes/collateral.ts';
 import { generate } from './routes/generate.ts';
-import { docs } from './routes/openapi/docs.ts';
 import { createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
@@ -102,7 +101,6 @@ function createRoutes(deps: Deps): Hono<Env> {
   on(app, 'GET', '/health', open, health(deps, probe));
   on(app, 'GET', '/metrics', open, metrics(deps));
   on(app, 'GET', '/openapi.json', open, openapi);
-  on(app, 'GET', '/docs', open, docs);
   on(app, 'GET POST', VERIFY_PATH, [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
   const page = createPage();
@@ -149,7 +147,6 @@ function createRoutes(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/health', open, only('GET'));
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
-  on(rest, 'ALL', '/docs', open, only('GET'));
   on(rest, 'ALL', VERIFY_PATH, open, only('GET, POST'));
   // This is a route, so that it is logged like the others.
   on(rest, 'ALL', '/*', open, () => {

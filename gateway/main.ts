@@ -7,8 +7,7 @@ import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './bas
 import { createDrain, createHttpServer } from './http/server.ts';
 import { readCredentials, watchCredentials } from './http/tls.ts';
 import { checkMemory, connectionsWithin } from './limits/memory.ts';
-import { docsPage } from './routes/openapi/docs.ts';
-import { openapiDocument } from './routes/openapi/openapi.ts';
+import { openapiDocument } from './routes/status.ts';
 import { createLog } from './telemetry/log.ts';
 import { serveMetrics } from './telemetry/metrics-server.ts';
 
@@ -66,9 +65,8 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   server.listen({ host, port, reusePort }, () => {
     const backend = backend_url === null ? undefined : new URL(backend_url).origin;
     log.info({ address: server.address(), tls: tls !== null, backend }, 'listening');
-    // These documents are made now, so that the first request for one does not delay others.
+    // Read now, so that the first request for it does not delay others.
     openapiDocument();
-    setImmediate(docsPage);
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
   serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);

@@ -7,8 +7,6 @@ const MAKERS: Readonly<Record<string, string>> = {
   docs: 'make-docs.ts',
   /** vectors/, what is missing of it; `--force` for everything anew. */
   vectors: 'make-vectors.ts',
-  /** gateway/routes/openapi/examples.json. */
-  examples: 'make-examples.ts',
   /** build/page/. */
   page: 'build-page.ts',
   /** build/site/: the documentation as a site. */

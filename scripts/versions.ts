@@ -22,6 +22,7 @@ const PLACES: readonly Place[] = [
   { file: 'packages/verify/package.json', pattern: /^ {2}"version": "([^"]+)"/gm },
   { file: 'python/src/countersign_verify/__init__.py', pattern: /^__version__ = "([^"]+)"/gm },
   { file: 'verify/common/version.ts', pattern: /^export const VERSION = '([^']+)';/gm },
+  { file: 'gateway/routes/openapi.yaml', pattern: /^ {2}version: (\S+)/gm },
   { file: 'Dockerfile', pattern: /^ARG VERSION=(\S+)/gm },
   { file: 'deploy/helm/countersign/Chart.yaml', pattern: /^(?:version|appVersion): (\S+)/gm, times: 2 },
 ];

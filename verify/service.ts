@@ -16,7 +16,7 @@ export { parseTdxQuote } from './cpu/evidence/tdx-quote.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
 // A report as EAR.
-export { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE, EAR_PROFILE, earOf } from './forms/ear.ts';
+export { EAR_MEDIA_TYPE, earOf } from './forms/ear.ts';
 export { fetchOcsp, fetchRim, ocspId, type ServiceOptions } from './gpu/collateral.ts';
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.

@@ -1,4 +1,4 @@
-// The attestation that a client stores and anyone can verify. Its schema, for code that parses it, is in attestation-schema.ts.
+// The attestation that a client stores and anyone can verify. The schemas of its parts are in attestation-schema.ts.
 
 /** Devices whose evidence one attestation has, and one session names. */
 export const MAX_DEVICES = 64;

@@ -20,7 +20,6 @@ const PATHS = [
   '/%7Esev_gpu%401.0/verify?report=1',
   '/~sev_gpu@1.0/verify?report=ear',
   '/health',
-  '/docs',
   '/openapi.json',
   '/',
   '/v1',

@@ -411,7 +411,7 @@ describe('what every answer says to browsers and caches', () => {
       }
     expect(service.backend.seen).toHaveLength(0);
     for (const site of ['cross-site', 'same-site', 'none'])
-      expect((await from('/docs', site, 'navigate')).status).toBe(200);
+      expect((await from('/openapi.json', site, 'navigate')).status).toBe(200);
     for (const [site, mode] of [
       ['none', 'navigate'],
       ['same-origin', 'cors'],

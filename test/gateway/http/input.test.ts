@@ -90,7 +90,7 @@ describe('bad input', () => {
       ['/v1/chat/completions', 'PUT', 'GET, POST, DELETE'],
       ['/health', 'POST', 'GET'],
       ['/', 'POST', 'GET'],
-      ['/docs', 'POST', 'GET'],
+      ['/openapi.json', 'POST', 'GET'],
       ['/~sev_gpu@1.0/verify', 'DELETE', 'GET, POST'],
       ['/v1/models', 'PATCH', 'GET, POST, DELETE'],
     ] as const) {

@@ -150,7 +150,7 @@ describe('where one request ends and the next begins', () => {
   });
 
   it.each([
-    ['POST /docs', 405],
+    ['POST /openapi.json', 405],
     ['POST /nothing', 404],
   ])(
     'answers %s before its body is known to be wrong, with the 100 Continue that it asked for',

@@ -1,14 +1,16 @@
-// The examples of errors in /openapi.json beside what a gateway answers: code, message and param, numbers aside.
-import { globSync, readFileSync } from 'node:fs';
+// The errors of /openapi.json beside those that a gateway sends: each has the status, the code and the headers that its operation declares.
+import { existsSync, readFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ProblemCode, STATUS } from '../../../gateway/base/problem.ts';
-import { CODES, ERROR_EXAMPLES, errorExamples, OWN_EXAMPLES } from '../../../gateway/routes/openapi/errors.ts';
-import { answer, DONE, delta, finish, role, stream } from '../../support/backend.ts';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { loadConfig } from '../../../gateway/base/config.ts';
+import { createHttpServer } from '../../../gateway/http/server.ts';
+import { answer, chatAnswer } from '../../support/backend.ts';
 import { type Answer, ask, CHAT, chat } from '../../support/client.ts';
-import { eventually, freePort } from '../../support/harness.ts';
+import { eventually, freePort, SILENT } from '../../support/harness.ts';
 import { raw } from '../../support/raw.ts';
 import { bearer, holdResponses, type Stage, startStage } from '../limits/limits-stage.ts';
+import { codesOf, declared, errorCodes, expectDeclared, operationOf, operations } from './openapi-document.ts';
 
 let stage: Stage;
 /** Without keys; with keys and every limit low. */
@@ -18,155 +20,251 @@ beforeAll(async () => {
   stage = await startStage();
   open = stage.service.gateway.url;
   limited = await stage.gateway({ MAX_BODY_BYTES: '4096', MAX_VERIFY_PER_SECOND: '1' }, [
-    'usual',
+    'usual rps=1000 tokens-per-day=100000',
     'slow rps=1',
     'poor tokens-per-day=5',
-    'bound models=first',
+    'bound models=first rps=1000 tokens-per-day=100000',
   ]);
 });
 afterAll(() => stage?.close());
+beforeEach(() => {
+  stage.service.backend.script = chatAnswer('Hi');
+});
 
 const get = (url: string, headers = {}) => ask(url, { method: 'GET', headers });
 const post = (url: string, body: string, headers = {}) => ask(url, { body, headers });
+const put = (url: string) => ask(url, { method: 'PUT' });
 const VERIFY = '/~sev_gpu@1.0/verify';
+const CHAT_PATH = '/v1/chat/completions';
+const BY_ID = `GET ${CHAT_PATH}/{id}/attestation`;
 
-/** The last of several answers to the same request. */
+/** The last of several responses to the same request. */
 async function again(times: number, make: () => Promise<Answer>): Promise<Answer> {
   let last = await make();
   for (let i = 1; i < times; i++) last = await make();
   return last;
 }
 
-/** What a gateway answers to a request that no client library sends. */
+/** The response to a request that no client library sends. */
 async function written(text: string): Promise<Answer> {
   const { text: got } = await raw(open, text, { linger_ms: 2_000 });
   const [head = '', body = ''] = got.split('\r\n\r\n');
-  return { status: Number(head.split(' ')[1]), json: () => JSON.parse(body) } as Answer;
+  const [line = '', ...lines] = head.split('\r\n');
+  const headers = lines.map((one) => one.split(': ')).map(([name = '', value]) => [name.toLowerCase(), value]);
+  const json = () => JSON.parse(body);
+  return { status: Number(line.split(' ')[1]), headers: Object.fromEntries(headers), text: body, json } as Answer;
 }
 
-const backendSays = (script: Parameters<typeof stream> | Stage['service']['backend']['script']) => {
-  stage.service.backend.script = Array.isArray(script) ? stream(...script) : script;
-};
-
-type Provoke = () => Promise<Answer>;
-
-const GENERAL: Partial<Record<ProblemCode, Provoke>> = {
-  invalid_json: () => post(`${open}/v1/chat/completions`, '{'),
-  invalid_request: () => written('GET /health HTTP/1.1\r\n\r\n'),
-  invalid_api_key: () => chat(limited, CHAT),
-  permission_denied: () => post(`${limited}/v1/load_lora_adapter`, '{}', bearer('usual')),
-  model_not_found: () => chat(limited, { ...CHAT, model: 'other' }, bearer('bound')),
-  origin_not_allowed: () => get(`${open}/health`, { origin: 'https://example.com' }),
-  not_found: () => written('GET /v1/%2e%2e/admin HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n'),
-  method_not_allowed: () => ask(`${open}/v1/chat/completions`, { method: 'PUT' }),
-  body_too_large: () => chat(limited, 'x'.repeat(5_000), bearer('usual')),
-  unsupported_encoding: () => chat(open, CHAT, { 'content-encoding': 'gzip' }),
-  expectation_failed: () => chat(open, CHAT, { expect: 'a-miracle' }),
-  attestation_pending: async () => {
-    const held = holdResponses(stage.service);
-    const running = chat(open, { ...CHAT, stream: true, tee: true });
-    await eventually(() => held.count > 0);
-    const got = await get(`${open}/v1/chat/completions/chatcmpl-1/attestation`);
-    held.release();
-    await running;
-    return got;
-  },
-  rate_limit_exceeded: () => again(3, () => chat(limited, CHAT, bearer('slow'))),
-  insufficient_quota: () => again(2, () => chat(limited, CHAT, bearer('poor'))),
-  headers_too_large: () => get(`${open}/health`, { 'x-a': 'a'.repeat(40_000) }),
-  http_version_not_supported: () => written('GET /health HTTP/2.0\r\nhost: x\r\n\r\n'),
-  backend_unreachable: async () =>
-    chat(await stage.gateway({ BACKEND_URL: `http://127.0.0.1:${await freePort()}/v1` }), CHAT),
-  backend_bad_response: () => {
-    backendSays(answer('<p>', 200, { 'content-type': 'text/html' }));
-    return chat(open, CHAT);
-  },
-  backend_timeout: async () => {
-    backendSays(() => {});
-    return chat(await stage.gateway({ BACKEND_TIMEOUT_MS: '100' }), CHAT);
-  },
-  sealed_malformed: () => post(`${open}/ohttp`, 'x'),
-  sealed_required: async () => chat(await stage.gateway({ SEALED: 'required' }), CHAT),
-  attestation_unavailable: async () =>
-    chat(await stage.gateway({ SIDECAR_SOCKET: join(stage.service.folder.path, 'none'), SIDECAR_WAIT_MS: '50' }), {
-      ...CHAT,
-      tee: true,
-    }),
-};
-
-/** What cannot be had here: time, a fault of ours, a store that is away, a full gateway, a session with a processor. */
-const ELSEWHERE = [
-  ...(['request_timeout', 'internal_error', 'store_unavailable', 'overloaded', 'page_unavailable'] as const),
-  ...(['sealed_stale', 'sealed_replayed', 'sealed_key_unknown'] as const),
-  // Their messages hold a reason or a number.
-  ...(['stream_not_foldable', 'answer_too_large'] as const),
-] as const;
-
-const OWN: Record<string, Provoke> = {
-  'generation invalid_request': () => chat(open, { ...CHAT, tee: 'yes' }),
-  'retrieval not_found': () => get(`${open}/v1/chat/completions/none/attestation`),
-  'retrieval method_not_allowed': () => ask(`${open}/v1/chat/completions/none/attestation`, { method: 'PUT' }),
-  'session invalid_request': () => get(`${open}/v1/attestation/session?challenge=x`),
-  'session not_found': () => get(`${open}/v1/attestation/session`),
-  'session method_not_allowed': () => ask(`${open}/v1/attestation/session`, { method: 'PUT' }),
-  'keys not_found': () => get(`${open}/.well-known/ohttp-keys`),
-  'keys method_not_allowed': () => ask(`${open}/.well-known/ohttp-keys`, { method: 'PUT' }),
-  'sealed method_not_allowed': () => ask(`${open}/ohttp`, { method: 'PUT' }),
-  'sealed rate_limit_exceeded': async () => {
-    const all = await Promise.all(Array.from({ length: 600 }, () => post(`${open}/ohttp`, 'x')));
-    return all.find(({ status }) => status === 429) as Answer;
-  },
-  'verification invalid_json': () => post(open + VERIFY, '{'),
-  'verification invalid_request': () => post(`${open}${VERIFY}?report=x`, '{}'),
-  'verification method_not_allowed': () => ask(open + VERIFY, { method: 'PUT' }),
-  'verification rate_limit_exceeded': () => again(3, () => post(limited + VERIFY, '{}')),
-  'usage invalid_request': () => get(`${open}/usage`),
-  'usage method_not_allowed': () => ask(`${open}/usage`, { method: 'PUT' }),
-  'metrics not_found': () => get(`${limited}/metrics`),
-  'metrics method_not_allowed': () => ask(`${open}/metrics`, { method: 'PUT' }),
-  'page method_not_allowed': () => ask(`${open}/`, { method: 'PUT' }),
-  'open method_not_allowed': () => ask(`${open}/health`, { method: 'PUT' }),
-};
-const OWN_ELSEWHERE = ['verification overloaded', 'usage store_unavailable', 'sealed store_unavailable'];
-
-const withoutNumbers = (body: unknown): unknown => JSON.parse(JSON.stringify(body).replaceAll(/\d+/g, '0'));
-const examples = errorExamples() as Record<string, { value: unknown }>;
-
-async function compare(name: string, code: ProblemCode, provoke: Provoke): Promise<void> {
-  backendSays([[role(), delta('Hi'), finish(), DONE]]);
-  const got = await provoke();
-  expect(got.status).toBe(STATUS[code]);
-  expect(withoutNumbers(examples[name]?.value)).toEqual(withoutNumbers(got.json()));
+/** The response of a gateway whose routes fail. */
+async function failed(): Promise<Answer> {
+  const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1', SIDECAR_SOCKET: '/none' });
+  const server = createHttpServer(() => Promise.reject(new Error('a fault')), { ...config, tls: null }, SILENT);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const got = await get(`http://127.0.0.1:${(server.address() as AddressInfo).port}/health`);
+  await new Promise<unknown>((resolve) => server.close(resolve));
+  return got;
 }
 
-describe('an example of an error is what the gateway says', () => {
-  it.each(Object.entries(GENERAL) as [ProblemCode, Provoke][])('%s', (code, provoke) =>
-    compare(`error.${code}`, code, provoke),
-  );
+async function attested(): Promise<object> {
+  return (await chat(open, { ...CHAT, tee: true })).json().attestation;
+}
 
-  it.each(Object.entries(OWN))('%s', (name, provoke) => {
-    const [kind, code] = name.split(' ') as [string, ProblemCode];
-    return compare(`error.${code}.${kind}`, code, provoke);
+async function attestedBy(key: string): Promise<{ readonly id: string; readonly attestation: object }> {
+  const got = await chat(limited, { ...CHAT, tee: true }, bearer(key));
+  expectDeclared(`POST ${CHAT_PATH}`, got);
+  return got.json();
+}
+
+/** Makes a gateway send the error. */
+type Produce = () => Promise<Answer>;
+
+const PRODUCED: readonly (readonly [operation: string, code: string, produce: Produce])[] = [
+  ['GET /health', 'invalid_request', () => written('GET /health HTTP/1.1\r\n\r\n')],
+  ['GET /health', 'http_version_not_supported', () => written('GET /health HTTP/2.0\r\nhost: x\r\n\r\n')],
+  ['GET /health', 'internal_error', failed],
+  [
+    'POST /v1/{endpoint}',
+    'not_found',
+    () => written('POST /v1/%2e%2e/admin HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n'),
+  ],
+  [`POST ${CHAT_PATH}`, 'invalid_json', () => post(open + CHAT_PATH, '{')],
+  [`POST ${CHAT_PATH}`, 'invalid_request', () => chat(open, { ...CHAT, tee: 'yes' })],
+  [`POST ${CHAT_PATH}`, 'invalid_api_key', () => chat(limited, CHAT)],
+  [`POST ${CHAT_PATH}`, 'model_not_found', () => chat(limited, { ...CHAT, model: 'other' }, bearer('bound'))],
+  [`POST ${CHAT_PATH}`, 'body_too_large', () => chat(limited, 'x'.repeat(5_000), bearer('usual'))],
+  [`POST ${CHAT_PATH}`, 'unsupported_encoding', () => chat(open, CHAT, { 'content-encoding': 'gzip' })],
+  [`POST ${CHAT_PATH}`, 'rate_limit_exceeded', () => again(3, () => chat(limited, CHAT, bearer('slow')))],
+  [`POST ${CHAT_PATH}`, 'insufficient_quota', () => again(2, () => chat(limited, CHAT, bearer('poor')))],
+  [`POST ${CHAT_PATH}`, 'sealed_required', async () => chat(await stage.gateway({ SEALED: 'required' }), CHAT)],
+  [
+    `POST ${CHAT_PATH}`,
+    'backend_unreachable',
+    async () => chat(await stage.gateway({ BACKEND_URL: `http://127.0.0.1:${await freePort()}/v1` }), CHAT),
+  ],
+  [
+    `POST ${CHAT_PATH}`,
+    'backend_bad_response',
+    () => {
+      stage.service.backend.script = answer('<p>', 200, { 'content-type': 'text/html' });
+      return chat(open, CHAT);
+    },
+  ],
+  [
+    `POST ${CHAT_PATH}`,
+    'backend_error',
+    () => {
+      stage.service.backend.script = answer('{"detail":"CUDA out of memory."}', 500);
+      return chat(open, CHAT);
+    },
+  ],
+  [
+    `POST ${CHAT_PATH}`,
+    'backend_timeout',
+    async () => {
+      stage.service.backend.script = () => {};
+      return chat(await stage.gateway({ BACKEND_TIMEOUT_MS: '100' }), CHAT);
+    },
+  ],
+  [
+    `POST ${CHAT_PATH}`,
+    'attestation_unavailable',
+    async () => {
+      const url = await stage.gateway({
+        SIDECAR_SOCKET: join(stage.service.folder.path, 'none'),
+        SIDECAR_WAIT_MS: '50',
+      });
+      return chat(url, { ...CHAT, tee: true });
+    },
+  ],
+  ['POST /v1/{endpoint}', 'permission_denied', () => post(`${limited}/v1/load_lora_adapter`, '{}', bearer('usual'))],
+  [BY_ID, 'not_found', () => get(`${open}${CHAT_PATH}/none/attestation`)],
+  [
+    BY_ID,
+    'attestation_pending',
+    async () => {
+      const held = holdResponses(stage.service);
+      const running = chat(open, { ...CHAT, stream: true, tee: true });
+      await eventually(() => held.count > 0);
+      const got = await get(`${open}${CHAT_PATH}/chatcmpl-1/attestation`);
+      held.release();
+      await running;
+      return got;
+    },
+  ],
+  ['GET /v1/attestation/session', 'invalid_request', () => get(`${open}/v1/attestation/session?challenge=x`)],
+  ['GET /v1/attestation/session', 'not_found', () => get(`${open}/v1/attestation/session`)],
+  ['GET /.well-known/ohttp-keys', 'not_found', () => get(`${open}/.well-known/ohttp-keys`)],
+  ['POST /ohttp', 'sealed_malformed', () => post(`${open}/ohttp`, 'x')],
+  [
+    'POST /ohttp',
+    'rate_limit_exceeded',
+    async () => {
+      const all = await Promise.all(Array.from({ length: 600 }, () => post(`${open}/ohttp`, 'x')));
+      return all.find(({ status }) => status === 429) as Answer;
+    },
+  ],
+  [`POST ${VERIFY}`, 'invalid_json', () => post(open + VERIFY, '{')],
+  [`POST ${VERIFY}`, 'invalid_request', () => post(`${open}${VERIFY}?report=x`, '{}')],
+  [`POST ${VERIFY}`, 'not_an_attestation', () => post(open + VERIFY, '{"id":"chatcmpl-1"}')],
+  [
+    `POST ${VERIFY}`,
+    'raw_hash_mismatch',
+    async () => post(open + VERIFY, JSON.stringify({ ...(await attested()), nonce: '0'.repeat(64) })),
+  ],
+  [
+    `POST ${VERIFY}`,
+    'policy_refused',
+    async () => post(`${open}${VERIFY}?min_level=gpu`, JSON.stringify(await attested())),
+  ],
+  [`POST ${VERIFY}`, 'rate_limit_exceeded', () => again(3, () => post(limited + VERIFY, '{}'))],
+  ['GET /usage', 'invalid_request', () => get(`${open}/usage`)],
+  ['GET /metrics', 'not_found', () => get(`${limited}/metrics`)],
+];
+
+/** Codes that need more than a request: time, a store that is away, a full gateway, a session. Other tests produce them. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  request_timeout: 'http/limits',
+  store_unavailable: 'sealing/shared-keys',
+  overloaded: 'limits/concurrency',
+  page_unavailable: 'routes/page',
+  sealed_stale: 'sealing/sealed',
+  sealed_replayed: 'sealing/sealed',
+  sealed_key_unknown: 'sealing/sealed',
+  stream_not_foldable: 'exchange/stream-wrong',
+  answer_too_large: 'exchange/stream-wrong',
+};
+
+/** Status, code, headers and shape are those that the operation declares. */
+function expectDeclaredError(operation: string, code: string, got: Answer): void {
+  expect([operation, got.json().error.code]).toEqual([operation, code]);
+  expect(codesOf(declared(operation, got.status)), `${operation} ${got.status}`).toContain(code);
+  expectDeclared(operation, got, got.status);
+  expect(Object.keys(got.json().error)).toEqual(['message', 'type', 'param', 'code']);
+}
+
+describe('an error of a gateway is declared', () => {
+  it.each(PRODUCED)('of %s: %s', async (operation, code, produce) => {
+    expectDeclaredError(operation, code, await produce());
   });
 
-  it('or stands in the code that says it, where it cannot be had here', () => {
-    const sources = globSync('gateway/**/*.ts').filter((file) => !file.includes('routes/openapi/'));
-    const code = sources.map((file) => readFileSync(file, 'utf8')).join();
-    for (const name of ELSEWHERE) expect(code).toContain(ERROR_EXAMPLES[name].message.split(/[:\d]/, 1)[0]);
-    for (const name of OWN_ELSEWHERE) {
-      const [kind, own] = name.split(' ') as [keyof typeof OWN_EXAMPLES, ProblemCode];
-      expect(code).toContain(OWN_EXAMPLES[kind]?.[own]?.message);
+  it.each([...operations.keys()])('of %s: what every route responds', async (name) => {
+    const [method = '', path = ''] = name.split(' ');
+    const url = open + path.replace('{id}', 'x').replace('{endpoint}', 'rerank');
+    const sent = (headers: Record<string, string>) =>
+      ask(url, { method, headers, ...(method === 'POST' ? { body: '{}' } : {}) });
+    expectDeclaredError(name, 'origin_not_allowed', await sent({ origin: 'https://example.com' }));
+    expectDeclaredError(name, 'expectation_failed', await sent({ expect: 'a-miracle' }));
+    expectDeclaredError(name, 'headers_too_large', await sent({ 'x-a': 'a'.repeat(40_000) }));
+    const other = await put(url);
+    expectDeclaredError(name, 'method_not_allowed', other);
+    expect(String(other.headers.allow).split(', ')).toContain(method);
+  });
+
+  it.each([...operations.keys()])('of %s: that an API key is missing, where it needs one', async (name) => {
+    const [method = '', path = ''] = name.split(' ');
+    // A session that is not new is for everybody.
+    const query = path.endsWith('/session') ? `?challenge=${'c0'.repeat(32)}` : '';
+    const url = `${limited}${path.replace('{id}', 'x').replace('{endpoint}', 'rerank')}${query}`;
+    const got = await ask(url, { method, ...(method === 'POST' ? { body: '{}' } : {}) });
+    const { security, responses } = operationOf(name);
+    expect(got.status === 401).toBe('401' in responses);
+    if (got.status === 401) expectDeclaredError(name, 'invalid_api_key', got);
+    if (security === undefined) expect(got.status).toBe(401);
+    if (security?.length === 0) expect(got.status).not.toBe(401);
+  });
+
+  it('and no declared code has no test that produces it', () => {
+    const produced = PRODUCED.map(([, code]) => code);
+    const everywhere = ['origin_not_allowed', 'expectation_failed', 'headers_too_large', 'method_not_allowed'];
+    // The page's own routes are not in the document.
+    const known = new Set([...produced, ...everywhere, ...Object.keys(ELSEWHERE), 'collateral_unavailable']);
+    expect([...errorCodes.keys()].filter((code) => !known.has(code))).toEqual([]);
+    for (const [code, test] of Object.entries(ELSEWHERE)) {
+      const file = new URL(`../${test}.test.ts`, import.meta.url);
+      expect([code, existsSync(file) && readFileSync(file, 'utf8').includes(`'${code}'`)]).toEqual([code, true]);
     }
   });
+});
 
-  it('and none is left out', () => {
-    expect([...Object.keys(GENERAL), ...ELSEWHERE].toSorted()).toEqual(Object.keys(ERROR_EXAMPLES).toSorted());
-    const own = Object.entries(OWN_EXAMPLES).flatMap(([kind, codes]) =>
-      Object.keys(codes).map((code) => `${kind} ${code}`),
-    );
-    expect([...Object.keys(OWN), ...OWN_ELSEWHERE].toSorted()).toEqual(own.toSorted());
-    for (const [kind, codes] of Object.entries(OWN_EXAMPLES))
-      for (const code of Object.keys(codes))
-        expect(CODES[kind as keyof typeof CODES], `${kind} ${code}`).toContain(code);
+describe('to a key with limits', () => {
+  it('a response is as declared, limits included', async () => {
+    const { id, attestation } = await attestedBy('usual');
+    expectDeclared(BY_ID, await get(`${limited}${CHAT_PATH}/${id}/attestation`, bearer('usual')));
+    expectDeclared('GET /usage', await get(`${limited}/usage`, bearer('usual')));
+    expectDeclared('GET /v1/models', await get(`${limited}/v1/models`, bearer('usual')));
+    const changed = JSON.stringify({ ...attestation, nonce: '0'.repeat(64) });
+    // This gateway takes one verification a second.
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    expectDeclared(`POST ${VERIFY}`, await post(limited + VERIFY, changed), 422);
+  });
+
+  it('an error is as declared, limits included', async () => {
+    const asked = (body: unknown) => chat(limited, body as object, bearer('usual'));
+    expectDeclaredError(`POST ${CHAT_PATH}`, 'invalid_request', await asked({ ...CHAT, tee: 'yes' }));
+    expectDeclaredError(BY_ID, 'not_found', await get(`${limited}${CHAT_PATH}/none/attestation`, bearer('usual')));
+    stage.service.backend.script = answer('{"detail":"CUDA out of memory."}', 500);
+    expectDeclaredError(`POST ${CHAT_PATH}`, 'backend_error', await asked(CHAT));
+    stage.service.backend.script = answer('<p>', 200, { 'content-type': 'text/html' });
+    expectDeclaredError(`POST ${CHAT_PATH}`, 'backend_bad_response', await asked(CHAT));
   });
 });

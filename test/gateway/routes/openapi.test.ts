@@ -1,58 +1,65 @@
+// /openapi.json beside a running gateway: the same routes, the same codes, and schemas of what the gateway takes and sends.
 import { join } from 'node:path';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { Ajv2020 } from 'ajv/dist/2020.js';
-import formats from 'ajv-formats';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildApp } from '../../../gateway/app.ts';
-import { loadConfig } from '../../../gateway/base/config.ts';
+import { loadConfig, VERSION } from '../../../gateway/base/config.ts';
 import { STATUS } from '../../../gateway/base/problem.ts';
 import { chatRequestSchema, completionRequestSchema } from '../../../proto/openai.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
-import { chatAnswer, chatStream } from '../../support/backend.ts';
+import { CHECKS, CPU_CHECKS, LEVELS } from '../../../verify/index.ts';
+import { FAILURE_CODES } from '../../../verify/service.ts';
+import { answer, chatAnswer, chatStream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
-import { type Folder, type Service, SILENT, startService, temporaryFolder } from '../../support/harness.ts';
+import { eventually, type Folder, type Service, SILENT, startService, temporaryFolder } from '../../support/harness.ts';
+import { expectError } from '../expect-error.ts';
+import {
+  codesOf,
+  compiled,
+  declared,
+  document,
+  errorCodes,
+  examplesOf,
+  expectDeclared,
+  is,
+  type Json,
+  operationOf,
+  operations,
+  resolved,
+  schemaOf,
+  verificationCodes,
+} from './openapi-document.ts';
 
-interface Operation {
-  operationId: string;
-  parameters?: { name: string; schema: { enum?: string[] } }[];
-  responses: Record<string, { description: string; content?: Record<string, { schema: object }> }>;
-}
-interface Document {
-  openapi: string;
-  paths: Record<string, Record<string, Operation>>;
-  components: { schemas: Record<string, object>; responses: Record<string, { description: string }> };
-}
+/** What a client loads, gzipped. */
+const MAX_GZIPPED_BYTES = 20 * 1024;
+const VERIFY = '/~sev_gpu@1.0/verify';
+
+const COMPLETION = JSON.stringify({
+  id: 'cmpl-1',
+  object: 'text_completion',
+  choices: [{ index: 0, text: ' Hello.', finish_reason: 'stop' }],
+});
 
 let folder: Folder;
 let service: Service;
-let document: Document;
-let ajv: Ajv2020;
+let url: string;
 
 beforeAll(async () => {
   folder = temporaryFolder();
   const collector = await createSimulatedCpu({ type: 'TDX', rootDir: folder.path });
   service = await startService({}, { cpu: { collector, required: true } });
   service.backend.script = chatAnswer('Hello.');
-  const got = await ask(`${service.gateway.url}/openapi.json`, { method: 'GET' });
-  expect([got.status, got.headers['content-type']]).toEqual([200, 'application/json']);
-  document = got.json();
-  ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
-  formats.default(ajv);
-  ajv.addSchema({ $id: 'doc', components: document.components } as object, 'doc');
-  ajv.addKeyword('components');
+  url = service.gateway.url;
 });
 afterAll(async () => {
   await service.close();
   folder.remove();
 });
 
-/** The schema of that name, as a function that says whether a value is one. */
-const is = (name: string) => {
-  const validate = ajv.getSchema(`doc#/components/schemas/${name}`);
-  if (validate === undefined) throw new Error(`no schema ${name}`);
-  return (value: unknown): boolean => validate(value) as boolean;
-};
+const get = (path: string, headers = {}) => ask(url + path, { method: 'GET', headers });
+const post = (path: string, body: unknown, headers = {}) => ask(url + path, { body: JSON.stringify(body), headers });
 
 describe('/openapi.json', () => {
   it('is a valid OpenAPI 3.1 document with an id for every operation', async () => {
@@ -60,67 +67,162 @@ describe('/openapi.json', () => {
     expect(result.errors).toBeUndefined();
     expect(result.valid).toBe(true);
     expect(document.openapi).toMatch(/^3\.1\./);
-    const ids = Object.values(document.paths).flatMap((path) => Object.values(path).map((one) => one.operationId));
+    expect(document.info.version).toBe(VERSION);
+    const ids = [...operations.values()].map(({ operationId }) => operationId);
     expect(new Set(ids).size).toBe(ids.length);
     // The validator does refuse.
     const broken = { ...structuredClone(document), paths: { 'no-slash': 1 } };
     expect((await new Validator().validate(broken as never)).valid).toBe(false);
   });
 
-  it('names routes that are there: none answers 404 or 405 by itself', async () => {
-    for (const [path, operations] of Object.entries(document.paths))
-      for (const method of Object.keys(operations)) {
-        const url = service.gateway.url + path.replace('{id}', 'x');
-        const got = await ask(url, { method: method.toUpperCase(), ...(method === 'post' ? { body: '{}' } : {}) });
-        if (path.endsWith('/attestation')) expect(got.json().error.param, path).toBe('id');
-        else expect([404, 405], `${method} ${path}`).not.toContain(got.status);
-        expect(Object.keys(operations[method]?.responses ?? {}), `${method} ${path}`).toContain(String(got.status));
-      }
+  it('is sent once: 304 to a client that has it, gzipped to one that accepts it', async () => {
+    const whole = await get('/openapi.json');
+    const { 'content-type': type, 'cache-control': cache, vary, etag = '' } = whole.headers;
+    expect([whole.status, type, cache, vary]).toEqual([200, 'application/json', 'no-cache', 'origin, accept-encoding']);
+    expect(whole.json()).toEqual(document);
+    const again = await get('/openapi.json', { 'if-none-match': etag });
+    expect([again.status, again.text]).toEqual([304, '']);
+    expect((await get('/openapi.json', { 'if-none-match': '"another"' })).status).toBe(200);
+    const zipped = await get('/openapi.json', { 'accept-encoding': 'gzip, br' });
+    expect(zipped.headers['content-encoding']).toBe('gzip');
+    expect(gunzipSync(zipped.body).equals(whole.body)).toBe(true);
+    expect(zipped.body.length).toBeLessThan(MAX_GZIPPED_BYTES);
+    expect(gzipSync(whole.body, { level: 9 }).length).toBe(zipped.body.length);
   });
 
-  it('names the type of a stream on every route that is asked for one', async () => {
-    service.backend.script = chatStream(['Hello.']);
-    for (const path of ['/v1/chat/completions', '/v1/completions', '/v1/responses']) {
-      const body = JSON.stringify({ ...CHAT, prompt: '', stream: true });
-      const got = await ask(`${service.gateway.url}${path}`, { body });
-      const [type] = String(got.headers['content-type']).split(';');
-      expect(Object.keys(document.paths[path]?.post?.responses[200]?.content ?? {}), path).toContain(type);
-    }
-    service.backend.script = chatAnswer('Hello.');
+  it('responds to HEAD, to no other method, and to no page of another origin', async () => {
+    expect((await ask(`${url}/openapi.json`, { method: 'HEAD' })).status).toBe(200);
+    const got = await post('/openapi.json', {});
+    expectError(got, 405, 'method_not_allowed');
+    expect(got.headers.allow).toBe('GET');
+    expectError(await get('/openapi.json', { origin: 'https://example.com' }), 403, 'origin_not_allowed');
   });
+});
 
-  it('names each form of the verification that the route takes', async () => {
-    const { parameters = [] } = document.paths['/~sev_gpu@1.0/verify']?.post ?? {};
-    const forms = parameters.find(({ name }) => name === 'report')?.schema.enum ?? [];
-    expect(forms).toEqual(['0', '1', 'ear']);
-    for (const form of [...forms, 'cmw']) {
-      const got = await ask(`${service.gateway.url}/~sev_gpu@1.0/verify?report=${form}`, { body: '{}' });
-      expect([form, got.json().error?.param === 'report']).toEqual([form, form === 'cmw']);
-    }
-  });
-
-  it('names every code of every error that its routes make', () => {
-    const described = Object.values(document.components.responses).map(({ description }) => description);
-    // A code of /page/collateral alone, which serves the page and is not in the document.
-    const codes = Object.keys(STATUS).filter((code) => code !== 'collateral_unavailable');
-    for (const code of codes) expect(described.join(), code).toContain(`\`${code}\``);
-  });
-
-  it('describes every route but those that the page alone uses', async () => {
+describe('its routes', () => {
+  it('include every route of the gateway except those that only the page uses', async () => {
     const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1', SIDECAR_SOCKET: join(folder.path, 'none') });
     const { app, close } = buildApp(config, SILENT);
     const served = app.routes.map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`);
     await close();
-    const pageAlone = served.filter((route) => route.includes(' /page/') || route.startsWith('OPTIONS '));
-    expect(pageAlone.length).toBe(6);
-    const described = Object.entries(document.paths).flatMap(([path, operations]) =>
-      Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
-    );
-    expect(served.filter((route) => !pageAlone.includes(route) && !described.includes(route))).toEqual([]);
+    const ofPage = served.filter((route) => route.includes(' /page/') || route.startsWith('OPTIONS '));
+    expect(ofPage.length).toBe(6);
+    expect(served.filter((route) => !ofPage.includes(route) && !operations.has(route))).toEqual([]);
+  });
+
+  it.each([...operations.keys()])('%s is there: the gateway responds with a declared status', async (name) => {
+    const [method = '', path = ''] = name.split(' ');
+    const target = url + path.replace('{id}', 'x').replace('{endpoint}', 'rerank');
+    const got = await ask(target, { method, ...(method === 'POST' ? { body: '{}' } : {}) });
+    if (path.endsWith('/attestation')) expectError(got, 404, 'not_found', 'id');
+    else expect([404, 405]).not.toContain(got.status);
+    expect(Object.keys(operationOf(name).responses)).toContain(String(got.status));
+  });
+
+  it('a path that is not declared is not there', async () => {
+    expectError(await get('/docs'), 404, 'not_found');
+  });
+
+  it('declare the parameters of a verification: the gateway takes each declared value, and no other', async () => {
+    const parameters = operationOf(`POST ${VERIFY}`).parameters ?? [];
+    const valuesOf = (name: string) =>
+      (resolved(parameters.find((one) => one.name === name)?.schema ?? {}) as { enum?: string[] }).enum ?? [];
+    expect(valuesOf('report')).toEqual(['0', '1', 'ear']);
+    expect(valuesOf('min_level')).toEqual(LEVELS);
+    for (const [name, value, taken] of [
+      ...valuesOf('report').map((one) => ['report', one, true] as const),
+      ...valuesOf('min_level').map((one) => ['min_level', one, true] as const),
+      ['report', 'cmw', false] as const,
+      ['min_level', 'any', false] as const,
+      ['max_batch', '4096', true] as const,
+      ['max_batch', '4097', false] as const,
+      ['event', '1', true] as const,
+      ['event', '0', false] as const,
+    ]) {
+      const got = await post(`${VERIFY}?${name}=${encodeURIComponent(value)}`, {});
+      expect([name, value, got.json().error?.param !== name]).toEqual([name, value, taken]);
+    }
   });
 });
 
-describe('its schemas', () => {
+describe('its codes', () => {
+  it('are those of the gateway, with their statuses', () => {
+    const statuses = [...errorCodes].map(([code, description]) => [code, /^\d\w\w/.exec(description)?.[0]]);
+    const expected = Object.entries(STATUS).map(([code, status]) => [code, String(status)]);
+    expect(statuses.sort()).toEqual([...expected, ['backend_error', '5xx']].sort());
+  });
+
+  it('of failed checks, and the names of checks, are those of the verifier', () => {
+    expect(verificationCodes.toSorted()).toEqual(FAILURE_CODES.toSorted());
+    const { checks } = schemaOf('VerificationReport').properties as {
+      checks: { items: { properties: { name: { enum: string[] } } } };
+    };
+    expect(checks.items.properties.name.enum.toSorted()).toEqual([...CHECKS, ...CPU_CHECKS].toSorted());
+  });
+
+  it('stand at the statuses that they have, and each at an operation', () => {
+    const used = new Set<string>();
+    for (const [name, { responses }] of operations)
+      for (const status of Object.keys(responses).filter((one) => Number(one) >= 400)) {
+        const codes = codesOf(declared(name, status));
+        // The body of this 503 is the state of the service.
+        expect([name, status, codes.length > 0]).toEqual([name, status, `${name} ${status}` !== 'GET /health 503']);
+        for (const code of codes) {
+          const own = code === 'backend_error' ? '500' : errorCodes.get(code)?.slice(0, 3);
+          if (own === status) used.add(code);
+          else if (code !== 'not_an_attestation') expect([code, status]).toEqual([code, '422']);
+          if (own !== status) expect(verificationCodes).toContain(code);
+        }
+      }
+    // The page's own routes are not in the document.
+    expect([...errorCodes.keys()].filter((code) => !used.has(code))).toEqual(['collateral_unavailable']);
+  });
+});
+
+describe('its descriptions', () => {
+  /** Every object of the document that stands under `name`, with the way to it. References are not followed. */
+  function* everywhere(name: string, value: unknown = document, way = ''): Generator<[way: string, found: Json]> {
+    if (typeof value !== 'object' || value === null) return;
+    for (const [member, inside] of Object.entries(value)) {
+      // An example is no part of the document.
+      if (member === 'value' || member === 'example') continue;
+      const next = `${way}/${member}`;
+      if (member === name && !Array.isArray(inside)) yield [next, inside as Json];
+      yield* everywhere(name, inside, next);
+    }
+  }
+  const isDescribed = (value: unknown): boolean => {
+    const { description } = value as { description?: string };
+    if (description !== undefined) return description.trim().length >= 3;
+    return '$ref' in (value as object) && isDescribed(resolved(value));
+  };
+
+  it.each(['properties', 'headers', 'responses', 'schemas', 'securitySchemes'])('are there of all %s', (name) => {
+    const all = [...everywhere(name)].flatMap(([way, named]) =>
+      Object.entries(named).map(([member, value]) => [`${way}/${member}`, value] as const),
+    );
+    expect(all.length).toBeGreaterThan(1);
+    expect(all.filter(([, value]) => !isDescribed(value)).map(([way]) => way)).toEqual([]);
+  });
+
+  it('are there of all operations, parameters and requests, and examples are of their schema', () => {
+    let examples = 0;
+    for (const [name, { summary, parameters = [], requestBody }] of operations) {
+      expect(summary.length, name).toBeGreaterThan(5);
+      for (const parameter of parameters.map(resolved)) {
+        expect(isDescribed(parameter), `${name} ${parameter.name}`).toBe(true);
+        expect(examplesOf(parameter).length, `${name} ${parameter.name}`).toBeGreaterThan(0);
+      }
+      if (requestBody !== undefined) expect(isDescribed(requestBody), name).toBe(true);
+      const shown = [...parameters.map(resolved), ...Object.values(requestBody?.content ?? {})].flatMap(examplesOf);
+      for (const [schema, value] of shown) expect(compiled(schema)(value), `${name} ${value}`).toBe(true);
+      examples += shown.length;
+    }
+    expect(examples).toBeGreaterThan(30);
+  });
+});
+
+describe('its schemas of requests', () => {
   const chats = [
     CHAT,
     { ...CHAT, tee: true, stream: true, stream_options: { include_usage: true }, n: 2, stop: ['a'], tools: [{ x: 1 }] },
@@ -150,9 +252,9 @@ describe('its schemas', () => {
     { prompt: 'x', n: 129 },
   ];
 
-  it('take and refuse the bodies that the gateway takes and refuses', async () => {
+  it('accept and reject the bodies that the gateway accepts and rejects', async () => {
     const agree = async (path: string, name: string, body: unknown) => {
-      const got = await ask(service.gateway.url + path, { body: JSON.stringify(body) });
+      const got = await post(path, body);
       expect(is(name)(body), JSON.stringify(body)).toBe(got.status === 200);
     };
     for (const body of chats) await agree('/v1/chat/completions', 'ChatCompletionRequest', body);
@@ -165,8 +267,9 @@ describe('its schemas', () => {
       member,
       fc.array(fc.oneof(member, fc.record({ role: member }), fc.record({ role: fc.string() }))),
     );
+    const tee = fc.oneof(member, fc.record({ batch: member, challenge: fc.string() }, { requiredKeys: [] }));
     const body = fc.record(
-      { model: member, stream: member, tee: member, n: member, messages, prompt: member, other: member },
+      { model: member, stream: member, tee, n: member, messages, prompt: member, other: member },
       { requiredKeys: [] },
     );
     const chatBody = is('ChatCompletionRequest');
@@ -179,29 +282,62 @@ describe('its schemas', () => {
       { numRuns: 500 },
     );
   });
+});
 
-  it('describe the answers: completion, attestation, verification, health, error', async () => {
-    const got = await chat(service.gateway.url, { ...CHAT, tee: true });
-    expect(is('ChatCompletion')(got.json())).toBe(true);
-    const { attestation } = got.json();
-    expect(is('Attestation')(attestation)).toBe(true);
-    expect(is('Attestation')({ ...attestation, nonce: 'x' })).toBe(false);
-    const verify = (query: string, body: object) =>
-      ask(`${service.gateway.url}/~sev_gpu@1.0/verify${query}`, { body: JSON.stringify(body) });
-    const report = (await verify('?report=1', attestation)).json();
-    expect(report.valid).toBe(true);
-    expect(is('VerificationReport')(report)).toBe(true);
-    const failed = (await verify('?report=1', { ...attestation, nonce: '0'.repeat(64) })).json();
-    expect(is('VerificationReport')(failed)).toBe(true);
-    const content = document.paths['/~sev_gpu@1.0/verify']?.post?.responses[200]?.content ?? {};
-    for (const nonce of [attestation.nonce, '0'.repeat(64)]) {
-      const ear = await verify('?report=ear', { ...attestation, nonce });
-      expect(is('AttestationResult')(ear.json())).toBe(true);
-      expect(Object.keys(content)).toContain(String(ear.headers['content-type']).split(';')[0]);
+describe('a response of the gateway', () => {
+  it('to a generation is as declared: whole, with tee, as a stream, and its attestation again', async () => {
+    for (const path of ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages', '/v1/rerank']) {
+      const name = `POST ${path.replace('rerank', '{endpoint}')}`;
+      const body = { ...CHAT, prompt: '', input: '', max_tokens: 1 };
+      service.backend.script = path === '/v1/completions' ? answer(COMPLETION) : chatAnswer('Hello.');
+      expectDeclared(name, await post(path, body));
+      for (const tee of [true, { batch: true }]) {
+        const got = await post(path, { ...body, tee });
+        expectDeclared(name, got);
+        expect(is('Attestation')(got.json().attestation)).toBe(true);
+        expect(is('Attestation')({ ...got.json().attestation, nonce: 'x' })).toBe(false);
+        const again = await get(`${path}/${got.headers['x-attestation-id']}/attestation`);
+        expectDeclared(
+          `GET ${path.replace('rerank', '{endpoint}')}/{id}/attestation`.replace(/(responses|messages)/, '{endpoint}'),
+          again,
+        );
+      }
+      if (path === '/v1/rerank') continue;
+      service.backend.script = chatStream(['Hello.']);
+      expectDeclared(name, await post(path, { ...body, stream: true }));
     }
-    expect(is('AttestationResult')({ ...report, ear_status: 'fine' })).toBe(false);
-    expect(is('Error')((await verify('', { ...attestation, nonce: '0'.repeat(64) })).json())).toBe(true);
-    expect(is('Error')((await chat(service.gateway.url, '{')).json())).toBe(true);
-    expect(is('Health')((await ask(`${service.gateway.url}/health`, { method: 'GET' })).json())).toBe(true);
+    service.backend.script = chatAnswer('Hello.');
+    expectDeclared('POST /v1/embeddings', await post('/v1/embeddings', { input: 'x' }));
+    expectDeclared('GET /v1/models', await get('/v1/models'));
+    expectDeclared('GET /v1/models/{id}', await get('/v1/models/x'));
+  });
+
+  it('of another route is as declared', async () => {
+    await eventually(async () => (await get('/v1/attestation/session')).status === 200);
+    expectDeclared('GET /v1/attestation/session', await get('/v1/attestation/session'));
+    expectDeclared('GET /.well-known/ohttp-keys', await get('/.well-known/ohttp-keys'));
+    const health = await get('/health');
+    expectDeclared('GET /health', health);
+    expect(is('Health')({ ...health.json(), more: 1 })).toBe(false);
+    expectDeclared('GET /metrics', await get('/metrics'));
+    expectDeclared('GET /openapi.json', await get('/openapi.json'));
+  });
+
+  it('to a verification is as declared, in each form', async () => {
+    const { attestation } = (await chat(url, { ...CHAT, tee: true })).json();
+    const changed = { ...attestation, nonce: '0'.repeat(64) };
+    const name = `POST ${VERIFY}`;
+    expectDeclared(name, await post(VERIFY, attestation));
+    for (const body of [attestation, changed]) {
+      const report = await post(`${VERIFY}?report=1`, body);
+      expectDeclared(name, report);
+      expect(is('VerificationReport')(report.json())).toBe(true);
+      expect(is('VerificationReport')({ ...report.json(), level: 'high' })).toBe(false);
+      const ear = await post(`${VERIFY}?report=ear`, body);
+      expectDeclared(name, ear);
+      expect(is('AttestationResult')({ ...ear.json(), ear_status: 'fine' })).toBe(false);
+    }
+    expectDeclared(name, await post(VERIFY, changed), 422);
+    expectDeclared(`GET ${VERIFY}`, await ask(`${url}${VERIFY}`, { method: 'GET', body: JSON.stringify(attestation) }));
   });
 });
