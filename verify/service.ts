@@ -15,8 +15,6 @@ export { parseSnpReport, SNP_REPORT_BYTES, type SnpReport, tcbOf } from './cpu/e
 export { parseTdxQuote } from './cpu/evidence/tdx-quote.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
-// A report as EAR.
-export { EAR_MEDIA_TYPE, earOf } from './forms/ear.ts';
 export { fetchOcsp, fetchRim, ocspId, type ServiceOptions } from './gpu/collateral.ts';
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.

@@ -6,7 +6,6 @@ import * as z from 'zod';
 import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { type FailureCode, type Jwks, LEVELS } from '../../verify/index.ts';
-import { EAR_MEDIA_TYPE } from '../../verify/service.ts';
 import type { Sidecar } from '../attestation/interfaces.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { errorBody, Problem } from '../base/problem.ts';
@@ -51,10 +50,9 @@ interface VerifyDeps {
   readonly sidecar: Sidecar;
   readonly verifier: Verifier;
   readonly telemetry: Telemetry;
-  readonly version: string;
 }
 
-export function verify({ sidecar, config, verifier, telemetry, version }: VerifyDeps) {
+export function verify({ sidecar, config, verifier, telemetry }: VerifyDeps) {
   return async (c: Context): Promise<Response> => {
     const {
       report: form,
@@ -74,14 +72,12 @@ export function verify({ sidecar, config, verifier, telemetry, version }: Verify
         endpoint,
         event: event === '1',
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
-        ear: form === 'ear' ? `countersign ${version}` : null,
       });
     } finally {
       caller.release();
     }
     telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
     if (form === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
-    if (form === 'ear') return c.body(verdict.json, 200, { 'content-type': EAR_MEDIA_TYPE });
     return verdict.valid ? c.json(true) : refusal(c, verdict);
   };
 }

@@ -9,7 +9,6 @@ import {
   type Jwks,
   type VerificationReport,
 } from '../../verify/index.ts';
-import { earOf } from '../../verify/service.ts';
 import { MAX_JSON_VALUES } from '../http/messages.ts';
 import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 
@@ -47,7 +46,7 @@ export function createAppraise(
     cached = entry;
     return entry.keys;
   };
-  return async ({ body, countersignKeys, simulatedRoot, policy, endpoint, event, ear }) => {
+  return async ({ body, countersignKeys, simulatedRoot, policy, endpoint, event }) => {
     const text = Buffer.from(body).toString('utf8');
     const input = isTranscript(text) ? new Uint8Array(body) : text;
     const trusted = {
@@ -64,8 +63,7 @@ export function createAppraise(
     if (EXPIRED_CODES.has(failureOf(report)?.code)) report = await appraiseAttestation(input, trusted);
     const failed = failureOf(report);
     const { name, code, detail } = failed ?? { name: 'form', code: undefined, detail: 'it could not be checked' };
-    const result = ear === null ? report : earOf(report, trusted, { build: ear, issued: new Date(clock()) });
-    return { valid: report.valid, failed: { name, code: code ?? null, detail }, json: JSON.stringify(result) };
+    return { valid: report.valid, failed: { name, code: code ?? null, detail }, json: JSON.stringify(report) };
   };
 }
 

@@ -33,15 +33,13 @@ export interface Job {
   readonly endpoint: string | undefined;
   /** The body is one event of a stream by itself. */
   readonly event: boolean;
-  /** The software's name in an EAR, which is made instead of the report; null: the report. */
-  readonly ear: string | null;
 }
 
 export interface Verdict {
   readonly valid: boolean;
   /** The first check that failed. It has no meaning when `valid` is true. */
   readonly failed: { readonly name: string; readonly code: FailureCode | null; readonly detail: string };
-  /** The whole report as JSON text, or the EAR. */
+  /** The whole report as JSON text. */
   readonly json: string;
 }
 

@@ -18,7 +18,7 @@ const PATHS = [
   '/v1/completions/x/attestation',
   '/~sev_gpu@1.0/verify',
   '/%7Esev_gpu%401.0/verify?report=1',
-  '/~sev_gpu@1.0/verify?report=ear',
+  '/~sev_gpu@1.0/verify?report=0',
   '/health',
   '/openapi.json',
   '/',

@@ -304,7 +304,6 @@ export const gatewayReaders: readonly Reader[] = [
       policy: {},
       endpoint: undefined,
       event: false,
-      ear: 'a build',
     }),
   ),
 ];

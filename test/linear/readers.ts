@@ -15,12 +15,11 @@ import { attestationOf, compareTranscript } from '../../verify/binding/exchange.
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/binding/input.ts';
 import { isPartOf, sameTokens, sameValue } from '../../verify/binding/json-equality.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
+import { exportCmw } from '../../verify/cmw.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/common/bytes.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
 import { appraiseSession } from '../../verify/cpu.ts';
-import { earOfCpu } from '../../verify/forms/ear.ts';
-import { exportCmw, exportCvm1 } from '../../verify/forms/export.ts';
 import { fetchNrasKeys, fetchRim } from '../../verify/gpu/collateral.ts';
 import { checkReports } from '../../verify/gpu/report-check.ts';
 import { readManifest } from '../../verify/gpu/rim/rim.ts';
@@ -240,12 +239,9 @@ const ofVerify = (world: World): readonly Reader[] => {
     reader('verify/session: appraiseSession, the launch file', ['CPU evidence'], ({ text }) =>
       appraiseSession({ ...SESSION.cpu, gpu: SESSION.gpu, launch: text }),
     ),
-    reader('verify/ear: earOfCpu', ['CPU evidence'], async ({ text }) =>
-      earOfCpu(await appraiseCpu(text, CPU_OPTIONS), CPU_OPTIONS, { build: 'a build', issued: new Date(0) }),
-    ),
-    reader('verify/export: exportCmw', ['attestations'], ({ text }) => exportCmw(text)),
-    reader('verify/export: exportCvm1, a session', ['CPU evidence'], ({ text }) =>
-      exportCvm1({ ...JSON.parse(text), statement: SESSION.statement, gpu: SESSION.gpu }),
+    reader('verify/cmw: exportCmw', ['attestations'], ({ text }) => exportCmw(text)),
+    reader('verify/cmw: exportCmw, a session', ['CPU evidence'], ({ text }) =>
+      exportCmw({ ...JSON.parse(text), statement: SESSION.statement, gpu: SESSION.gpu }),
     ),
     reader('verify/x509/crl: parseCrl', ['DER'], ({ bytes }) => parseCrl(bytes)),
     reader('verify/input: attestationIn', ['JSON', 'attestations'], ({ text }) => attestationIn(text)),

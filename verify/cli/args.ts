@@ -48,11 +48,8 @@ export interface Arguments {
   readonly tcb: readonly TcbStatus[];
   readonly reference: string | null;
   readonly json: boolean;
-  readonly ear: boolean;
   readonly quiet: boolean;
   readonly verbose: boolean;
-  /** Of `export`. */
-  readonly form: (typeof FORMS)[number] | null;
   /** Of `collateral`. */
   readonly into: string | null;
   /** Of `replay`. */
@@ -78,8 +75,6 @@ export type Request =
   | { readonly print: 'help' | 'version'; readonly command: Command | null }
   | { readonly shell: Shell };
 
-/** The forms that `export` writes. */
-const FORMS = ['cmw', 'cvm1'] as const;
 const MAX_TIMES = 100;
 const PROXY_PORT = 8787;
 
@@ -109,15 +104,13 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     const value = text(name);
     return value === null ? null : reader(value);
   };
-  const forms = FORMS.filter(flag);
-  if (command.name === 'export' && forms.length !== 1) throw new UsageError('export needs one of --cmw and --cvm1');
+  if (command.name === 'export' && !flag('cmw')) throw new UsageError('export needs --cmw');
   if (command.name === 'collateral' && text('into') === null) throw new UsageError('collateral needs --into DIR');
   if (command.name === 'replay' && text('base-url') === null) throw new UsageError('replay needs --base-url URL');
   if (command.name === 'proxy' && text('gateway') === null) throw new UsageError('proxy needs --gateway URL');
   for (const name of ['edge-key-file', 'padding', 'without-challenge'])
     if (flag('plain') && values[name] !== undefined)
       throw new UsageError(`--${name} is for what is sealed, and --plain seals nothing`);
-  if (flag('ear') && flag('json')) throw new UsageError('--ear is another form of the result than --json');
   return {
     command: command.name as Arguments['command'],
     given: Object.keys(values),
@@ -150,10 +143,8 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     demands: texts('demand').map((value) => oneOf('--demand', value, DEMANDS)),
     reference: text('reference'),
     json: flag('json'),
-    ear: flag('ear'),
     quiet: flag('quiet'),
     verbose: flag('verbose'),
-    form: forms[0] ?? null,
     into: text('into'),
     baseUrl: read('base-url', (value) => url('--base-url', value)),
     times: read('times', times) ?? 1,
@@ -201,6 +192,12 @@ interface Parsed {
   readonly positionals: readonly string[];
 }
 
+/** What remains in place of options of earlier versions. */
+const REMOVED: ReadonlyMap<string, string> = new Map([
+  ['ear', '--json prints the report'],
+  ['cvm1', '--cmw exports the evidence'],
+]);
+
 /** The requested help. */
 export const helpOf = (command: Command | null): string => (command === null ? usage() : usageOf(command));
 
@@ -221,6 +218,8 @@ function parse(args: readonly string[], command: Command): Parsed {
     const owners = COMMANDS.filter((one) => one.options.some(({ name }) => name === other?.name));
     const names = owners.map(({ name }) => name).join(', ');
     if (names !== '') throw new UsageError(`${command.name} has no --${other?.name}, which is of ${names}`);
+    const instead = REMOVED.get(other?.name ?? '');
+    if (instead !== undefined) throw new UsageError(`there is no ${other?.rawName} any more: ${instead}`);
     if (other !== undefined) throw new UsageError(`Unknown option '${other.rawName}'`);
     // Every option is known, so the value of one is wrong.
     const isFlag = (name: string) => (options as Record<string, { type: string }>)[name]?.type === 'boolean';

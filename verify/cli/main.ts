@@ -1,10 +1,9 @@
 #!/usr/bin/env node
 // `countersign`: checks its input, prints the report, and reports the result by its exit status (EXIT_STATUS of table.ts).
+import { exportCmw } from '../cmw.ts';
 import { unquoted } from '../common/bounded-json.ts';
 import { VERSION } from '../common/version.ts';
 import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu.ts';
-import { type EarOptions, earOf, earOfCpu } from '../forms/ear.ts';
-import { exportCmw, exportCvm1 } from '../forms/export.ts';
 import {
   appraiseAttestation,
   appraiseEvidence,
@@ -55,7 +54,7 @@ async function run(argv: readonly string[]): Promise<number> {
   const input = readInput(args.file);
   const kind = fileKindOf(input);
   refuseMisfit(args, kind);
-  if (args.command === 'export') return exportEvidence(args, input);
+  if (args.command === 'export') return exportEvidence(input);
   if (args.command === 'collateral') return fetchCollateral(args, kind, input);
   if (args.command === 'cpu') return verifyCpu(args, input);
   const notify = args.quiet ? () => {} : onFetch;
@@ -65,12 +64,7 @@ async function run(argv: readonly string[]): Promise<number> {
   const report = await appraise(args, kind, input, { ...options, ...(await sessionOption(args, options)) });
   if (!args.quiet) fetched();
   refuseOtherProcessor(args, report.claims.cpu?.type ?? null);
-  print(
-    args,
-    report,
-    () => earOf(report, options, software()),
-    () => printReport(report, kind, printingOf(args, input, report)),
-  );
+  print(args, report, () => printReport(report, kind, printingOf(args, input, report)));
   return statusOf(report);
 }
 
@@ -114,21 +108,14 @@ function apiKeyOf({ apiKeyFile }: Arguments): string | null {
   return apiKeyFile === null ? (env.OPENAI_API_KEY ?? null) : readText(apiKeyFile).trim();
 }
 
-function software(): EarOptions {
-  return { build: `countersign ${VERSION}`, issued: new Date() };
+function print(args: Arguments, report: unknown, words: () => string): void {
+  if (!args.quiet) console.log(args.json ? JSON.stringify(report, null, 2) : words());
 }
 
-function print(args: Arguments, report: unknown, ear: () => unknown, words: () => string): void {
-  if (args.quiet) return;
-  if (!args.json && !args.ear) return console.log(words());
-  console.log(JSON.stringify(args.ear ? ear() : report, null, 2));
-}
-
-/** Prints the file's evidence in another form. */
-async function exportEvidence({ form }: Arguments, input: string | Uint8Array): Promise<number> {
+/** Prints the file's evidence as a CMW collection. */
+async function exportEvidence(input: string | Uint8Array): Promise<number> {
   try {
-    const exported = await (form === 'cmw' ? exportCmw(input, INPUT_LIMITS) : exportCvm1(input, INPUT_LIMITS));
-    console.log(JSON.stringify(exported, null, 2));
+    console.log(JSON.stringify(await exportCmw(input, INPUT_LIMITS), null, 2));
     return 0;
   } catch (error) {
     if (!(error instanceof CheckFailure)) throw error;
@@ -163,12 +150,7 @@ async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<n
     options,
   );
   refuseOtherProcessor(args, report.claims?.type ?? null);
-  print(
-    args,
-    report,
-    () => earOfCpu(report, options, software()),
-    () => printCpuReport(report, printingOf(args, input, report)),
-  );
+  print(args, report, () => printCpuReport(report, printingOf(args, input, report)));
   return statusOf(report);
 }
 
@@ -182,12 +164,7 @@ async function fetchCollateral(args: Arguments, kind: FileKind, input: string | 
     collateral,
   });
   fetched();
-  print(
-    args,
-    report,
-    () => null,
-    () => printReport(report, kind, printingOf(args, input, report)),
-  );
+  print(args, report, () => printReport(report, kind, printingOf(args, input, report)));
   console.error(`${kept.length} files in ${plain(args.into ?? '.')}`);
   return statusOf(report);
 }

@@ -135,7 +135,6 @@ const VERBOSE: Option = { name: 'verbose', text: 'print every check, what is pro
 const OUTPUT: readonly Option[] = [
   VERBOSE,
   JSON_OUTPUT,
-  { name: 'ear', text: 'the result as EAR, an unsigned claims set (draft-ietf-rats-ear-04)' },
   { name: 'quiet', text: 'print nothing; the exit status is the answer' },
 ];
 const GPU: readonly Option[] = [ROOT, ...COLLATERAL, ...SERVICES, AT, ...WITHOUT];
@@ -196,13 +195,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'export',
     operands: 'FILE',
     text: "print an attestation's or a session's evidence in another form; nothing is verified",
-    options: [
-      { name: 'cmw', text: 'a CMW collection (RFC 9999) of what devices and processor signed' },
-      {
-        name: 'cvm1',
-        text: "the processor's half as claims of the CVM profile (tag:confidential.ai,2026:cvm#1)",
-      },
-    ],
+    options: [{ name: 'cmw', text: 'a CMW collection (RFC 9999) of what devices and processor signed' }],
     examples: ['countersign export answer.json --cmw'],
   },
   {

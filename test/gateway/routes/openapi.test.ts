@@ -127,7 +127,7 @@ describe('its routes', () => {
     const parameters = operationOf(`POST ${VERIFY}`).parameters ?? [];
     const valuesOf = (name: string) =>
       (resolved(parameters.find((one) => one.name === name)?.schema ?? {}) as { enum?: string[] }).enum ?? [];
-    expect(valuesOf('report')).toEqual(['0', '1', 'ear']);
+    expect(valuesOf('report')).toEqual(['0', '1']);
     expect(valuesOf('min_level')).toEqual(LEVELS);
     for (const [name, value, taken] of [
       ...valuesOf('report').map((one) => ['report', one, true] as const),
@@ -333,9 +333,6 @@ describe('a response of the gateway', () => {
       expectDeclared(name, report);
       expect(is('VerificationReport')(report.json())).toBe(true);
       expect(is('VerificationReport')({ ...report.json(), level: 'high' })).toBe(false);
-      const ear = await post(`${VERIFY}?report=ear`, body);
-      expectDeclared(name, ear);
-      expect(is('AttestationResult')({ ...ear.json(), ear_status: 'fine' })).toBe(false);
     }
     expectDeclared(name, await post(VERIFY, changed), 422);
     expectDeclared(`GET ${VERIFY}`, await ask(`${url}${VERIFY}`, { method: 'GET', body: JSON.stringify(attestation) }));

@@ -39,7 +39,6 @@ function endpoint(answer: () => Response) {
         policy: {},
         endpoint: undefined,
         event: false,
-        ear: null,
       }),
   };
 }

@@ -1,18 +1,12 @@
-// `countersign verify … --ear` and `countersign export`: what is printed, and with which exit status.
+// `countersign export` and `countersign verify --session`: what is printed, and with which exit status.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { APPRAISAL_CLAIMS, type Ear } from '../../../verify/forms/ear.ts';
-import { exportCmw, exportCvm1 } from '../../../verify/forms/export.ts';
+import { exportCmw } from '../../../verify/cmw.ts';
 import { commandLine } from '../../support/cli.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
-import { vector, vectorsPresent } from '../../support/vectors.ts';
-import { caseOf, memberOf } from '../cpu/cases.ts';
-import { wellFormed } from '../forms/ear-reports.ts';
 import { AT, simulatedRoot, streamed, transcript } from '../maker.ts';
 import { answerIn, makeSession, processorRoots, statementDigest } from '../session-maker.ts';
-
-const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
 
 let folder: Folder;
 const file = (name: string, content: string | Uint8Array) => {
@@ -22,8 +16,6 @@ const file = (name: string, content: string | Uint8Array) => {
 };
 
 const run = commandLine();
-
-const earOf = (stdout: string): Ear => wellFormed(JSON.parse(stdout));
 
 const session = await makeSession();
 const answer = await answerIn(session);
@@ -44,52 +36,16 @@ beforeAll(() => {
 });
 afterAll(() => folder.remove());
 
-describe('countersign verify --ear', () => {
-  test('prints the result and nothing else, with the exit status of the report', () => {
-    const before = Math.floor(Date.now() / 1000);
-    for (const [command, path] of [
-      ['verify', saved],
-      ['session', alone],
-    ] as const) {
-      const { status, stdout } = run(command, path, '--ear', ...given);
-      const ear = earOf(stdout);
-      expect(status).toBe(0);
-      expect(ear.ear_verifier_id.build).toBe(`countersign ${version}`);
-      expect(ear.iat).toBeGreaterThanOrEqual(before);
-      expect(ear.iat).toBeLessThanOrEqual(Date.now() / 1000);
-      expect(ear[APPRAISAL_CLAIMS]).toMatchObject({ valid: true, simulated: true, as_of: AT.toISOString() });
-      expect(stdout).not.toContain('affirming');
-      expect(Object.keys(ear.submods).sort()).toEqual(['cpu', expect.stringMatching(/^gpu\/\d+$/)]);
-    }
-    const refused = run('verify', saved, '--ear', '--at', AT.toISOString(), '--offline');
-    expect(refused.status).toBe(1);
-    expect(earOf(refused.stdout)).toMatchObject({ ear_status: 'contraindicated' });
-    expect(run('verify', file('nothing.json', '{'), '--ear')).toMatchObject({ status: 1 });
-  });
-
-  test('is another form than --json, and of verify alone', () => {
-    for (const args of [
-      ['verify', saved, '--ear', '--json'],
-      ['export', saved, '--cmw', '--ear'],
-      ['collateral', saved, '--into', folder.path, '--ear'],
-    ])
-      expect(run(...args)).toMatchObject({ status: 2, stdout: '', stderr: expect.stringContaining('--ear') });
-  });
-
-  test.runIf(vectorsPresent)('of genuine evidence says what was compared', () => {
-    const cpu = file('cpu.json', JSON.stringify(memberOf(caseOf('turin-v5-caci'))));
-    const turin = run('cpu', cpu, '--at', '2026-11-22T00:00:00Z', '--without-revocation', '--ear');
-    expect(turin.status).toBe(0);
-    expect(earOf(turin.stdout)).toMatchObject({
-      ear_all_submods_bound: 'unknown',
-      submods: { cpu: { ear_status: 'none', ear_trustworthiness_vector: { configuration: 2 } } },
-    });
-    const [device] = JSON.parse(vector('nvidia/h100-590.12/evidence.json').toString());
-    const evidence = file('evidence.json', JSON.stringify([device]));
-    const without = ['--without-reference-values', '--without-revocation', '--offline'];
-    const bare = earOf(run('evidence', evidence, ...without, '--ear').stdout);
-    expect(bare).toMatchObject({ ear_status: 'none', [APPRAISAL_CLAIMS]: { valid: true, level: 'gpu' } });
-  });
+test.each([
+  ['ear', '--json prints the report', (path: string) => ['verify', path, '--ear']],
+  ['cvm1', '--cmw exports the evidence', (path: string) => ['export', path, '--cvm1']],
+])('--%s of earlier versions is refused, with what remains: %s', (name, remains, args) => {
+  const refused = {
+    status: 2,
+    stdout: '',
+    stderr: `countersign: there is no --${name} any more: ${remains}\nsee --help\n`,
+  };
+  expect(run(...args(saved))).toMatchObject(refused);
 });
 
 test('--session: the policy judges the attestation that names it', () => {
@@ -122,20 +78,18 @@ describe('countersign export', () => {
     ] as const) {
       const cmw = run('export', path, '--cmw');
       expect([cmw.status, cmw.stderr, JSON.parse(cmw.stdout)]).toEqual([0, '', await exportCmw(input)]);
-      const cvm1 = run('export', path, '--cvm1');
-      expect([cvm1.status, cvm1.stderr, JSON.parse(cvm1.stdout)]).toEqual([0, '', await exportCvm1(input)]);
     }
   }, 60_000);
 
   test('exits 1 with a code for what cannot be exported', () => {
     const { cpu: _, ...bare } = answer;
-    for (const [content, form, code] of [
-      ['{', '--cmw', 'not_json'],
-      ['{}', '--cvm1', 'not_an_attestation'],
-      [JSON.stringify(bare), '--cvm1', 'cpu_missing'],
-      [JSON.stringify({ ...answer, cpu: { ...answer.cpu, type: 'X' } }), '--cmw', 'cpu_unsupported'],
+    for (const [content, code] of [
+      ['{', 'not_json'],
+      ['{}', 'not_an_attestation'],
+      [JSON.stringify({ ...bare, evidence: undefined }), 'evidence_missing'],
+      [JSON.stringify({ ...answer, cpu: { ...answer.cpu, type: 'X' } }), 'cpu_unsupported'],
     ] as const)
-      expect(run('export', file('bad.json', content), form)).toMatchObject({
+      expect(run('export', file('bad.json', content), '--cmw')).toMatchObject({
         status: 1,
         stdout: '',
         stderr: expect.stringMatching(new RegExp(`^countersign: ${code}: [^\\n]+\\n$`)),
@@ -144,8 +98,7 @@ describe('countersign export', () => {
 
   test.each([
     [[], 'a FILE is needed'],
-    [['x'], '--cmw and --cvm1'],
-    [['x', '--cmw', '--cvm1'], '--cmw and --cvm1'],
+    [['x'], 'export needs --cmw'],
     [['gone.json', '--cmw'], 'no such file'],
   ])('exits 2 where it is used wrongly: %j', (args, message) => {
     expect(run('export', ...args)).toMatchObject({ status: 2, stdout: '', stderr: expect.stringContaining(message) });
