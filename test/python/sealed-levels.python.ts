@@ -23,12 +23,12 @@ import {
 } from '../../sealed/index.ts';
 import { SUITES } from '../../sealed/oblivious-http/suites.ts';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
-import { listOf, MEASURED, ownOf } from '../examples/cpu-guests.ts';
 import { all } from '../sealed/chunks.ts';
 import { LAUNCH_SHA256 } from '../support/launch-file.ts';
 import { usePython } from '../support/line-process.ts';
 import { AT, simulatedRoot } from '../verify/maker.ts';
 import { amd, makeSession, processorRoots } from '../verify/session-maker.ts';
+import { listOf, MEASURED, ownOf } from './guests.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';
 
 const DRIVER = fileURLToPath(new URL('sealed_levels.py', import.meta.url));

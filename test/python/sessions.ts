@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto';
 import { CHIP_ID, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import type { CpuPolicy } from '../../verify/cpu.ts';
-import { behindVtpm, dstackEvent, HOST, listOf, MEASURED, ownOf, RTMR3, snpOf, tdxOf } from '../examples/cpu-guests.ts';
 import { LAUNCH as LAUNCH_FILE } from '../support/launch-file.ts';
 import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';
 import { mutateJson } from '../verify/fuzz/fuzz-json.ts';
@@ -25,7 +24,9 @@ import {
   statementDigest,
   tdx,
 } from '../verify/session-maker.ts';
+import { behindVtpm, dstackEvent, HOST, listOf, MEASURED, ownOf, RTMR3, snpOf, tdxOf } from './guests.ts';
 import { type Options, ours, type Question } from './package.ts';
+import { type Expected, knowing, MADE } from './references.ts';
 
 const OPTIONS: Options = { at: AT.toISOString(), simulatedRoot: simulatedRoot + processorRoots };
 const WITHOUT: Options = { ...OPTIONS, without: { referenceValues: true, revocation: true } };
@@ -155,6 +156,18 @@ export async function sessions(): Promise<Question[]> {
     whole('in short, with more', short({ launch: '' }), shortly),
     whole('in short, of no session', short()),
   ];
+}
+
+/** Guests that a test makes, among reference values: the session by itself and an answer in it. */
+export async function madeGuests(): Promise<Expected[]> {
+  const all = MADE.map(async ([name, expected, processor, guest, launch = null]) => {
+    const session = await makeSession({ processor, statement: { launch } });
+    const options = { ...WITHOUT, cpu: { reference: knowing(session.cpu, guest) } };
+    const named = `of a guest: ${name}`;
+    const questions = [alone(named, session, {}, options), whole(named, await answerIn(session), options)];
+    return questions.map((question): Expected => ({ question, expected }));
+  });
+  return (await Promise.all(all)).flat();
 }
 
 /** What a processor of a session is known by, for its short form. */

@@ -6,7 +6,8 @@ import { vectorsPresent } from '../support/vectors.ts';
 import { mutated } from './mutate.ts';
 import { both, type Options, PACKAGE, python, type Question, type Said, SKIPPED } from './package.ts';
 import { bytewise, gpus, processors, vectors } from './questions.ts';
-import { sessions, signedChanges } from './sessions.ts';
+import { type Expected, genuineGuests, lists } from './references.ts';
+import { madeGuests, sessions, signedChanges } from './sessions.ts';
 
 /** How many changed questions of each kind are asked, and from which seed they are made. */
 const CHANGES = Number(process.env.COUNTERSIGN_CHANGES ?? 300);
@@ -17,16 +18,25 @@ const TIMEOUT_MS = 120_000 + 200 * CHANGES;
 describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, () => {
   const driver = usePython(python, [DRIVER], { PYTHONPATH: `${PACKAGE}src` });
 
-  /** Asks both. @returns the first check that failed, or `valid`, of each. */
-  async function agree(questions: readonly Question[]): Promise<string[]> {
+  /** Asks both. @returns the first check that failed, or `valid`, of each; or what `say` takes of it. */
+  async function agree(questions: readonly Question[], say = verdict): Promise<string[]> {
     const differences: unknown[] = [];
     const verdicts: string[] = [];
     for await (const { question, ours, python: theirs } of both(driver, questions)) {
-      verdicts.push(verdict(ours));
+      verdicts.push(say(ours));
       if (!isSame(ours, theirs)) differences.push({ question: question.name, ...difference(ours, theirs) });
     }
     expect(differences.slice(0, 5), `${differences.length} of ${questions.length} differ`).toEqual([]);
     return verdicts;
+  }
+
+  async function agreeAsExpected(asked: readonly Expected[], say = verdict): Promise<void> {
+    const said = await agree(
+      asked.map(({ question }) => question),
+      say,
+    );
+    const rows = (verdicts: readonly string[]) => asked.map(({ question }, i) => `${question.name}: ${verdicts[i]}`);
+    expect(rows(said)).toEqual(rows(asked.map(({ expected }) => expected)));
   }
 
   it(
@@ -90,6 +100,10 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
     TIMEOUT_MS,
   );
 
+  it('guests among reference values', async () => agreeAsExpected(await madeGuests()), TIMEOUT_MS);
+
+  it('lists of reference values, those that cannot be used too', () => agreeAsExpected(lists(), guestIn), TIMEOUT_MS);
+
   describe.skipIf(!vectorsPresent)('genuine evidence', () => {
     it(
       'of GPUs and switches',
@@ -118,6 +132,8 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
       },
       TIMEOUT_MS,
     );
+
+    it('of processors, among reference values', () => agreeAsExpected(genuineGuests(), guestIn), TIMEOUT_MS);
 
     it(
       'of processors, byte by byte',
@@ -153,6 +169,15 @@ const isSame = (ours: Said, theirs: Said): boolean =>
 function verdict({ report, error }: Said): string {
   const failed = report?.checks.find(([, , status]) => status === 'fail');
   return error ?? (failed === undefined ? 'valid' : `${failed[0]} ${failed[3]}`);
+}
+
+/** What is said of the guest and of its launch file. */
+function guestIn({ report, error }: Said): string {
+  const of = (name: string) => {
+    const [, , status, code] = report?.checks.find(([one]) => one === name) ?? [];
+    return code ?? status;
+  };
+  return error ?? ['cpu_measurement', 'cpu_software'].map(of).join(', ');
 }
 
 /** What differs, and of the checks only those that do. */

@@ -1,20 +1,33 @@
-// The lists of reference values that cpu_verify.py and our own verifier are given, and what each has to say of them.
+// The lists of reference values that the Python package and our own verifier are given, and what each has to say of them.
+import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
+import type { CpuReference } from '../../verify/cpu.ts';
 import { caseOf, memberOf } from '../verify/cpu/cases.ts';
-import type { Processor } from '../verify/session-maker.ts';
+import { AT } from '../verify/maker.ts';
+import { amd, type Processor, snpLeaf } from '../verify/session-maker.ts';
 import {
   behindVtpm,
   CONFIG,
   dstackEvent,
   type Guest,
   HOST,
+  listOf,
   MEASURED,
+  ownOf,
   PCRS,
   RTMR3,
   sha256,
   snpOf,
   tdxOf,
   withLog,
-} from './cpu-guests.ts';
+} from './guests.ts';
+import type { Question } from './package.ts';
+import { processors } from './questions.ts';
+
+/** A question, and what both have to say. */
+export interface Expected {
+  readonly question: Question;
+  readonly expected: string;
+}
 
 // Genuine guests: what is said of a guest, and of its launch file.
 
@@ -24,20 +37,20 @@ const LAUNCH = 'pass, software_mismatch';
 const LOG = 'pass, event_log_mismatch';
 const NEITHER = 'skip, skip';
 const ZERO = '00'.repeat(32);
-export const OTHER = ['ab'.repeat(48)];
+const OTHER = ['ab'.repeat(48)];
 const or = (list: unknown) => [...OTHER, ...(list as string[])];
 const azureGuest = (guest: object) => ({ type: 'AZURE_SEV_SNP', ...guest, ...MEASURED });
 const pcr = (id: string, ...registers: readonly number[]) =>
   Object.fromEntries(registers.map((n) => [n, [ZERO, memberOf(caseOf(id)).tpm?.pcrs[n]]]));
 
-export type GenuineGuest = readonly [
+type GenuineGuest = readonly [
   id: string,
   name: string,
   verdict: string,
   guests: (own: Guest) => Guest | readonly Guest[],
   label?: string,
 ];
-export const GENUINE: readonly GenuineGuest[] = [
+const GENUINE: readonly GenuineGuest[] = [
   ['milan-v3-caci', 'itself', OWN, (own) => ({ ...own, ...HOST })],
   ['milan-v3-caci', 'its MEASUREMENT alone', OWN, ({ type, measurement }) => ({ type, measurement, ...HOST })],
   ['milan-v3-caci', 'more', OWN, (own) => ({ ...own, measurement: or(own.measurement), ...HOST })],
@@ -109,6 +122,19 @@ export const GENUINE: readonly GenuineGuest[] = [
   ['tdx-v2', 'another PCR', GUEST, (own) => ({ ...own, pcrs: { 4: ['cd'.repeat(32)] } })],
 ];
 
+/** Each guest among reference values, and what is said of it and of its launch file. */
+export function genuineGuests(): Expected[] {
+  const processor = new Map(processors().map((question) => [question.name, question]));
+  return GENUINE.map(([id, name, expected, guests, label]) => {
+    const question = processor.get(id);
+    if (question === undefined || !('text' in question.input)) throw new TypeError(`no case ${id}`);
+    const [own, digest] = ownOf(JSON.parse(question.input.text));
+    const reference = listOf([guests(own)].flat(), 'ef'.repeat(32), label ?? digest);
+    const options = { ...question.options, reference };
+    return { expected, question: { ...question, name: `${id}: ${name}`, options } as Question };
+  });
+}
+
 // Lists that can be used, and lists that cannot.
 
 const HEX = 'ab'.repeat(48);
@@ -123,7 +149,7 @@ const TEXT = JSON.stringify(list);
 const without = (guest: object, name: string) =>
   Object.fromEntries(Object.entries(guest).filter(([one]) => one !== name));
 /** Text, or a value that is given parsed and as text. */
-export const USABLE: readonly (readonly [name: string, list: unknown])[] = [
+const USABLE: readonly (readonly [name: string, list: unknown])[] = [
   ['of each type', of(snp, quote, azure, azureTdx)],
   ['of one guest twice', of(snp, snp)],
   ['of all that is optional', of({ ...snp, vmpl: [0, 1, 2, 3], id_key_digest: [HEX] }, { ...quote, rtmr3: [HEX] })],
@@ -140,7 +166,7 @@ export const USABLE: readonly (readonly [name: string, list: unknown])[] = [
   ['with escapes', TEXT.replace('"cpu"', '"\\u0063pu"')],
   ['of version 1.0', TEXT.replace('1', '1.0')],
 ];
-export const UNUSABLE: typeof USABLE = [
+const UNUSABLE: typeof USABLE = [
   ['of 1,048,577 characters', TEXT.padEnd(1_048_577)],
   ['empty', ''],
   ['no JSON', `${TEXT},`],
@@ -210,18 +236,34 @@ export const UNUSABLE: typeof USABLE = [
   ['of Azure’s mrconfigid', of({ ...azureTdx, launch_in: 'mrconfigid' })],
 ];
 
+/** Each list as text, and where it is a value also as that; of one that cannot be used a TypeError is expected. */
+export function lists(): Expected[] {
+  const member = snpMember(makeSnpReport('Genoa', snpLeaf), [snpLeaf, amd.ask]);
+  const rows = [
+    ...USABLE.map((row) => [NEITHER, ...row] as const),
+    ...UNUSABLE.map((row) => ['TypeError', ...row] as const),
+  ];
+  return rows.flatMap(([expected, name, given]) => {
+    const forms = typeof given === 'string' ? [given] : [JSON.stringify(given), given];
+    return forms.map((form): Expected => {
+      const options = { at: AT.toISOString(), reference: form as CpuReference };
+      return { expected, question: { name: `a list ${name}`, call: 'cpu', input: { value: member }, options } };
+    });
+  });
+}
+
 // Guests that a test makes: the first check that fails.
 
-export const RIGHT = 'valid';
-export const OTHER_GUEST = 'cpu_measurement measurement_mismatch';
-export const OTHER_LAUNCH = 'cpu_software software_mismatch';
+const RIGHT = 'valid';
+const OTHER_GUEST = 'cpu_measurement measurement_mismatch';
+const OTHER_LAUNCH = 'cpu_software software_mismatch';
 const OTHER_LOG = 'cpu_software event_log_mismatch';
-export const FILE = sha256('a launch file');
-export const DIGEST = FILE.toString('hex');
-export const LISTED = sha256('another launch file').toString('hex');
-export const UNLISTED = sha256('an unknown launch file').toString('hex');
+const FILE = sha256('a launch file');
+const DIGEST = FILE.toString('hex');
+const LISTED = sha256('another launch file').toString('hex');
+const UNLISTED = sha256('an unknown launch file').toString('hex');
 const NOTHING = Buffer.alloc(48);
-export const LABEL = Buffer.concat([FILE, Buffer.alloc(16)]);
+const LABEL = Buffer.concat([FILE, Buffer.alloc(16)]);
 const LONG = Buffer.concat([FILE, Buffer.alloc(16, 1)]);
 const event = (payload: Uint8Array) => dstackEvent(3, 'countersign-launch', payload);
 const before = dstackEvent(3, 'app-id', FILE);
@@ -233,7 +275,7 @@ const withoutDigests = (processor: Processor): Processor =>
   withLog(processor, (log) => log.replaceAll(/"digest":"[0-9a-f]*"/g, '"digest":""'));
 const loud = { ...event(FILE), event_payload: DIGEST.toUpperCase() };
 
-export type MadeGuest = readonly [
+type MadeGuest = readonly [
   name: string,
   verdict: string,
   processor: Processor,
@@ -287,3 +329,9 @@ export const MADE: readonly MadeGuest[] = [
   ['behind a vTPM, that the statement does not name', OTHER_LAUNCH, behindVtpm, { pcrs: { 4: [PCRS[4]] } }],
   ['behind a vTPM, another PCR', OTHER_GUEST, behindVtpm, { pcrs: { 4: [PCRS[4]], 23: [PCRS[4]] } }, DIGEST],
 ];
+
+/** Options with the list that a guest of {@link MADE} is compared with. */
+export function knowing(session: Readonly<Record<string, unknown>>, guest: Guest): CpuReference {
+  const [own] = ownOf(session as Record<string, string>);
+  return listOf([{ ...own, ...guest }], LISTED, DIGEST);
+}

@@ -1,4 +1,4 @@
-// Guests for cpu_verify.py and our own verifier: read from genuine evidence, or of processors that a test makes, right except for what it says.
+// Guests for the Python package and our own verifier: read from genuine evidence, or of processors that a test makes, right except for what it says.
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
@@ -6,7 +6,7 @@ import type { CpuReference } from '../../verify/cpu.ts';
 import { AT } from '../verify/maker.ts';
 import { amd, intel, type Processor, snpLeaf } from '../verify/session-maker.ts';
 
-export const base64 = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64');
+const base64 = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64');
 const hashed = (name: string, parts: readonly (string | Uint8Array)[]) =>
   parts.reduce((hash, part) => hash.update(part), createHash(name)).digest();
 export const sha256 = (...parts: readonly (string | Uint8Array)[]) => hashed('sha256', parts);
@@ -46,8 +46,8 @@ export function ownOf(member: Record<string, string>): readonly [guest: Guest, l
 
 // Of processors that a test makes.
 
-export const pck = makePck(intel);
-export const collateral = makeCollateral(intel, {
+const pck = makePck(intel);
+const collateral = makeCollateral(intel, {
   window: { from: new Date(AT.getTime() - 86_400_000), to: new Date(AT.getTime() + 86_400_000) },
 });
 
