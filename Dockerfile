@@ -1,4 +1,4 @@
-# The images of Countersign, one target a process: gateway, sidecar, and the demo's engine.
+# The images of Countersign, one target a process: gateway, sidecar, and for the demo an engine and a sidecar with the simulators.
 #   docker build --target gateway -t countersign-gateway .
 # NODE_IMAGE may be any image of Debian or Ubuntu with Node 24. Behind a private mirror or a private CA, hand the build its own
 # npmrc, pip.conf and CA bundle as secrets: --secret id=npmrc,src=… --secret id=pip,src=… --secret id=ca,src=… (none is kept).
@@ -113,17 +113,23 @@ FROM sidecar-sources AS sidecar
 COPY --chown=0:0 --from=sidecar-compiled /tmp/compiled .compiled
 ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
     NVTRUST_VENV=/opt/nvtrust \
-    COLLATERAL_DIR=/var/lib/countersign/collateral \
-    SIMULATED_ROOT_DIR=/var/lib/countersign/simulated-root
+    COLLATERAL_DIR=/var/lib/countersign/collateral
 USER 10001:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
 CMD ["node", "sidecar/main.ts"]
+
+# The same with the simulators, which no image for production holds.
+FROM sidecar AS demo-sidecar
+LABEL org.opencontainers.image.title="Countersign demo sidecar" \
+      org.opencontainers.image.description="The sidecar with a simulated GPU and processor, for the demo"
+COPY demo/twin demo/twin
+ENV ATTESTER=simulated SIMULATED_ROOT_DIR=/var/lib/countersign/simulated-root
 
 FROM runtime AS demo-engine-sources
 LABEL org.opencontainers.image.title="Countersign demo engine" \
       org.opencontainers.image.description="A tiny real language model with seeded random weights, for the demo"
 COPY --from=gateway-modules /app/node_modules node_modules
-COPY demo demo
+COPY demo/engine demo/engine
 
 FROM demo-engine-sources AS demo-engine-compiled
 USER 10003

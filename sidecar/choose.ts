@@ -9,20 +9,18 @@ import { createNativeAttester } from './attesters/native/native.ts';
 import { createNrasAttester } from './attesters/nras/nras.ts';
 import { createNvattestAttester } from './attesters/nvattest/nvattest.ts';
 import { createNvtrustAttester } from './attesters/nvtrust/nvtrust.ts';
-import { createSimulatedAttester } from './attesters/simulated/simulated.ts';
 import { type Attester, AttesterError, failed } from './common/attester.ts';
-import { AZURE_TPM, type SidecarConfig } from './common/config.ts';
+import { AZURE_TPM, ConfigError, type SidecarConfig } from './common/config.ts';
 import { shared, until } from './common/lock.ts';
 import { createAmdEndorsements, readCertificateTable } from './cpu/amd.ts';
 import { createAzureCollector } from './cpu/azure.ts';
 import type { CpuCollector } from './cpu/collector.ts';
 import { createIntelCollateral } from './cpu/intel.ts';
-import { createSimulatedCpu } from './cpu/simulated/simulated.ts';
 import { createTsmCollector } from './cpu/tsm.ts';
 import { refusal } from './driver/errors.ts';
 import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from './driver/versions.ts';
 
-/** @throws {AttesterError} when the named attester cannot run here. */
+/** @throws {AttesterError} when the named attester cannot run here. @throws {ConfigError} without the simulators. */
 export async function createAttester(config: SidecarConfig, log: Logger): Promise<Attester> {
   const nvml = {
     library: config.nvml_library,
@@ -50,12 +48,14 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
       () => log.warn('nvtrust cannot read the reports of this driver: nvattest is used instead'),
     );
   switch (await chosen(config, log)) {
-    case 'simulated':
+    case 'simulated': {
+      const { createSimulatedAttester } = await ofTheDemo(import('../demo/twin/gpu.ts'));
       return createSimulatedAttester({
         rootDir: config.simulated_root_dir,
         collectionMs: config.simulated_collection_ms,
         devices: config.simulated_gpus,
       });
+    }
     case 'nvtrust':
       return nvtrust();
     case 'auto':
@@ -71,6 +71,15 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
         service_key_file: config.nras_service_key_file ?? undefined,
       });
   }
+}
+
+/** The simulators, which are loaded only where ATTESTER=simulated. The images for production do not hold them. @throws {ConfigError} */
+async function ofTheDemo<T>(module: Promise<T>): Promise<T> {
+  return module.catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code !== 'ERR_MODULE_NOT_FOUND') throw cause;
+    const words = 'ATTESTER=simulated needs demo/twin, which is not here: the image of the target demo-sidecar has it';
+    throw new ConfigError(words, { cause });
+  });
 }
 
 /** Failures of this installation, which another attester does not share. All others are the machine's, so nvtrust would have them too. */
@@ -214,20 +223,22 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
 
 // The processor's evidence.
 
-/** @param launch the launch file's text; null without one. @returns null: CPU_EVIDENCE is off. */
+/** @param launch the launch file's text; null without one. @returns null: CPU_EVIDENCE is off. @throws {ConfigError} without the simulators. */
 export async function createCpuCollector(
   config: SidecarConfig,
   launch: string | null,
   log: Logger,
 ): Promise<CpuCollector | null> {
   if (config.cpu_evidence === 'off') return null;
-  if (config.attester === 'simulated')
+  if (config.attester === 'simulated') {
+    const { createSimulatedCpu } = await ofTheDemo(import('../demo/twin/cpu.ts'));
     return createSimulatedCpu({
       type: config.simulated_cpu,
       rootDir: config.simulated_root_dir,
       collectionMs: config.simulated_cpu_ms,
       launch: launch === null ? null : hash('sha256', launch, 'buffer'),
     });
+  }
   const options = {
     cache_dir: join(config.collateral_dir, 'cpu'),
     fetch: globalThis.fetch,

@@ -1,11 +1,11 @@
 // A simulated GPU that signs at the cost of a hash: the public-key half of each ECDSA signature is done once. Its reports verify like
 // any other's. One ephemeral key for all of them gives the device's key away (FIPS 186-5 §6.3), which is nobody's: for the bench alone.
 import { createECDH, hash } from 'node:crypto';
+import { TWIN } from '../../demo/twin/identity.ts';
+import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../demo/twin/pki.ts';
+import { makeReport } from '../../demo/twin/report.ts';
+import { makeToken } from '../../demo/twin/token.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/pki.ts';
-import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
-import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
-import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
 
 /** The order of P-384 (SEC 2, §2.5.1). */

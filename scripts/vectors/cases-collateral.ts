@@ -1,6 +1,6 @@
 // Cases about what others say of a device: revocation answers and reference values.
 
-import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
+import { labelled } from '../../demo/twin/identity.ts';
 import type { RimOptions } from '../../test/twin/rim.ts';
 import { makeRim, RIM_IDS } from '../../test/twin/rim.ts';
 import { makeRimSigner } from '../../test/twin/rim-signer.ts';

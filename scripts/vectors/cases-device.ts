@@ -1,5 +1,5 @@
 // Cases about the report, its chain and its mode, and the caller's policy.
-import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
+import { labelled } from '../../demo/twin/identity.ts';
 import type { ReportOptions } from '../../test/twin/report.ts';
 import { withLeaf, withoutAuthority } from './devices.ts';
 import { nonceHex, OTHER, rawOf, WHOLE } from './exchange.ts';

@@ -1,6 +1,6 @@
 // Devices whose certificates are wrong in one way each, under the same test root as the good ones.
 
-import * as ext from '../../sidecar/attesters/simulated/certificate.ts';
+import * as ext from '../../demo/twin/certificate.ts';
 import {
   type Certificate,
   type Holder,
@@ -9,10 +9,10 @@ import {
   name,
   newKey,
   spki,
-} from '../../sidecar/attesters/simulated/certificate.ts';
-import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
-import { NOT_AFTER, NOT_BEFORE, positive, randomSerial } from '../../sidecar/attesters/simulated/pki.ts';
-import { FWID, TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+} from '../../demo/twin/certificate.ts';
+import { FWID, TWIN } from '../../demo/twin/identity.ts';
+import type { Device } from '../../demo/twin/pki.ts';
+import { NOT_AFTER, NOT_BEFORE, positive, randomSerial } from '../../demo/twin/pki.ts';
 import { deviceOf, type World } from './world.ts';
 
 export interface LeafChange {

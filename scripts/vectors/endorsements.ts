@@ -1,6 +1,6 @@
 // Reference values and revocation answers for the twin, right or with one thing wrong.
-import type { Certificate, Holder } from '../../sidecar/attesters/simulated/certificate.ts';
-import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
+import type { Certificate, Holder } from '../../demo/twin/certificate.ts';
+import type { Device } from '../../demo/twin/pki.ts';
 import { makeOcspResponse, type OcspAnswer } from '../../test/twin/ocsp.ts';
 import { makeRim, RIM_IDS, type RimOptions } from '../../test/twin/rim.ts';
 import type { RimSigner } from '../../test/twin/rim-signer.ts';

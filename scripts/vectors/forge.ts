@@ -1,6 +1,7 @@
 // Makes attestations of the twin, right or with one thing wrong.
+
+import type { Device } from '../../demo/twin/pki.ts';
 import type { RawParts } from '../../proto/attestation/raw.ts';
-import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport, type ReportOptions } from '../../test/twin/report.ts';
 import { makeToken, type TokenOptions } from '../../test/twin/token.ts';
 import { nonceHex, rawOf, WHOLE } from './exchange.ts';

@@ -1,6 +1,6 @@
 // What the cases are made with: the world, the parts that several files share, and the options that most of them have.
 import type { KeyObject } from 'node:crypto';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, makeRoot } from '../../demo/twin/pki.ts';
 import type { CheckName, FailureCode } from '../../verify/index.ts';
 import { answers, rims } from './endorsements.ts';
 import { forge } from './forge.ts';

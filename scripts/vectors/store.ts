@@ -2,7 +2,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Certificate, Holder } from '../../sidecar/attesters/simulated/certificate.ts';
+import type { Certificate, Holder } from '../../demo/twin/certificate.ts';
 import { parseCertificate } from '../../verify/x509/certificate.ts';
 
 /** Gives the holder of that name, by `make` where there is none yet. */

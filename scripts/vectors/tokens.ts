@@ -1,7 +1,7 @@
 // Tokens in the other shapes that NVIDIA's verifiers return: signed by a service's key (ES384), or by nobody (alg none).
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
-import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+import { TWIN } from '../../demo/twin/identity.ts';
+import type { Device } from '../../demo/twin/pki.ts';
 import { AT } from './world.ts';
 
 export const NRAS_ISSUER = 'https://nras.attestation.nvidia.com';

@@ -1,5 +1,5 @@
 // Everything that signs in the vectors: simulated devices, RIM signers and responders under test roots of their own.
-import type { Holder } from '../../sidecar/attesters/simulated/certificate.ts';
+import type { Holder } from '../../demo/twin/certificate.ts';
 import {
   chainPem,
   DEVICE_ROOT,
@@ -9,7 +9,7 @@ import {
   makeDevice,
   makeIssuers,
   makeRoot,
-} from '../../sidecar/attesters/simulated/pki.ts';
+} from '../../demo/twin/pki.ts';
 import { makeResponder } from '../../test/twin/ocsp.ts';
 import { makeRimSigner, RIM_ROOT, type RimSigner } from '../../test/twin/rim-signer.ts';
 import { type Keep, keepNothing } from './store.ts';

@@ -1,4 +1,4 @@
-// The interface of an attester (each folder in attesters/ is one), which collects evidence over a nonce and has it appraised; its errors.
+// The interface of an attester (each folder in attesters/ is one, and demo/twin/gpu.ts), which collects evidence over a nonce and has it appraised; its errors.
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 

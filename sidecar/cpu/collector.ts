@@ -1,4 +1,4 @@
-// The interface of a collector (tsm.ts, azure.ts, simulated/), which has this machine's processor sign 64 bytes, and its errors.
+// The interface of a collector (tsm.ts, azure.ts, demo/twin/cpu.ts), which has this machine's processor sign 64 bytes, and its errors.
 import type { CpuType } from '../../proto/attestation/attestation.ts';
 import { type AttesterError, failed } from '../common/attester.ts';
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { chatStream } from '../support/backend.ts';
 import { type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
 import { currentKeys } from '../support/sealed-client.ts';

@@ -2,8 +2,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createSimulatedAttester } from '../../demo/twin/gpu.ts';
 import { buildRaw, nonceOf } from '../../proto/attestation/raw.ts';
-import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { evidenceCases } from '../nvidia/cases.ts';
 import { memberOf, ofKind, optionsOf } from '../verify/cpu/cases.ts';

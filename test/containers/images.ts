@@ -6,7 +6,7 @@ import { BASE } from './base.ts';
 import { attempt, run } from './command.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-export const TARGETS = ['gateway', 'sidecar', 'demo-engine'] as const;
+export const TARGETS = ['gateway', 'sidecar', 'demo-sidecar', 'demo-engine'] as const;
 export type Target = (typeof TARGETS)[number];
 export const imageOf = (target: Target) => `countersign-${target}:test`;
 

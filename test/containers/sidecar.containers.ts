@@ -31,6 +31,11 @@ describe.skipIf('missing' in made)("the sidecar's image", () => {
     expect((await once('node', '-e', script)).trim()).toMatch(/^koffi-linux-(x64|arm64)$/);
   });
 
+  it('holds no simulators: with ATTESTER=simulated it ends with a line', async () => {
+    const flags = ['--rm', '--init', '--env', 'ATTESTER=simulated', ...HARDENED];
+    await expect(stage.docker('run', ...flags, imageOf('sidecar'))).rejects.toThrow('needs demo/twin');
+  });
+
   it.each([
     ['nvtrust', 'no_driver'],
     ['native', 'no_driver'],

@@ -53,6 +53,7 @@ export function stageOf({ host, address }: Pick<Made, 'host' | 'address'>): Stag
     PORT,
     GATEWAY_IMAGE: imageOf('gateway'),
     SIDECAR_IMAGE: imageOf('sidecar'),
+    DEMO_SIDECAR_IMAGE: imageOf('demo-sidecar'),
     DEMO_ENGINE_IMAGE: imageOf('demo-engine'),
   };
   const options = { env, cwd: ROOT };

@@ -18,7 +18,7 @@ const YAML = files.filter((path) => /\.ya?ml$/.test(path) && !/^deploy\/helm\/.*
 
 const PINNED = /^[a-z0-9][a-z0-9./_-]*(:[\w.-]+)?@sha256:[0-9a-f]{64}$/;
 /** What is built from the Dockerfile here. */
-const OURS = /^countersign-(gateway|sidecar|demo-engine)(:[\w.-]+)?$/;
+const OURS = /^countersign-(gateway|sidecar|demo-sidecar|demo-engine)(:[\w.-]+)?$/;
 
 /** The images that a Dockerfile begins a stage with: arguments filled in with their defaults, its own stages left out. */
 function basesOf(text: string): string[] {

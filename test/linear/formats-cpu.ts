@@ -1,8 +1,8 @@
 // A processor's evidence, right except for what grows in it: quotes, signed texts, revocation lists, event logs, runtime data.
 
-import { pem } from '../../sidecar/cpu/simulated/authority.ts';
-import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
-import { level, makeCollateral, makeIntel, makePck, makeQuote, svns } from '../../sidecar/cpu/simulated/tdx.ts';
+import { pem } from '../../demo/twin/authority.ts';
+import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../demo/twin/snp.ts';
+import { level, makeCollateral, makeIntel, makePck, makeQuote, svns } from '../../demo/twin/tdx.ts';
 import type { CpuVerifyOptions } from '../../verify/cpu/cpu-options.ts';
 import { makeCcel } from '../verify/cpu/ccel.ts';
 import type { Format } from './grammar.ts';

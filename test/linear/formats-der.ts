@@ -1,6 +1,7 @@
 // DER in the shapes of certificates and revocation answers, PEM, base64.
+
+import { chainPem } from '../../demo/twin/pki.ts';
 import type { World } from '../../scripts/vectors/world.ts';
-import { chainPem } from '../../sidecar/attesters/simulated/pki.ts';
 import {
   each,
   type Format,

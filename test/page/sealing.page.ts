@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { chatStream } from '../support/backend.ts';
 import { temporaryFolder } from '../support/harness.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';

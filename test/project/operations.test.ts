@@ -59,6 +59,13 @@ it('every code with which the gateway refuses the sidecar has what to do', () =>
 describe('the steps for systemd', () => {
   const steps = part('systemd').split('```')[1] ?? '';
 
+  it('copy every room that the gateway and the sidecar import', () => {
+    const [, copied = ''] = /^cp -r (.*) \/opt\/countersign\/$/m.exec(steps) ?? [];
+    expect(copied.split(' ')).toEqual(
+      expect.arrayContaining(['gateway', 'sidecar', 'proto', 'node', 'sealed', 'verify']),
+    );
+  });
+
   it('install the page too, built where its sources and esbuild are', () => {
     expect(steps).toMatch(/^npm ci && npm run make page && cp -r build \/opt\/countersign\//m);
   });

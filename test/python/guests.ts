@@ -1,7 +1,7 @@
 // Guests for the Python package and our own verifier: read from genuine evidence, or of processors that a test makes, right except for what it says.
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
-import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
-import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
+import { makeSnpReport, snpMember } from '../../demo/twin/snp.ts';
+import { makeCollateral, makePck, makeQuote } from '../../demo/twin/tdx.ts';
 import type { CpuReference } from '../../verify/cpu.ts';
 import { AT } from '../verify/maker.ts';
 import { amd, intel, type Processor, snpLeaf } from '../verify/session-maker.ts';

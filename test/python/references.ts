@@ -1,5 +1,5 @@
 // The lists of reference values that the Python package and our own verifier are given, and what each has to say of them.
-import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
+import { makeSnpReport, snpMember } from '../../demo/twin/snp.ts';
 import type { CpuReference } from '../../verify/cpu.ts';
 import { caseOf, memberOf } from '../verify/cpu/cases.ts';
 import { AT } from '../verify/maker.ts';

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { chatAnswer, chatStream } from '../support/backend.ts';
 import { eventually, type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
 import { usePython } from '../support/line-process.ts';

@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { pem } from '../../demo/twin/authority.ts';
 import { encryptWith } from '../../gateway/sealing/sealed-response.ts';
 import { joined } from '../../sealed/byte-source.ts';
 import {
@@ -22,7 +23,6 @@ import {
   writeResponseHead,
 } from '../../sealed/index.ts';
 import { SUITES } from '../../sealed/oblivious-http/suites.ts';
-import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { all } from '../sealed/chunks.ts';
 import { LAUNCH_SHA256 } from '../support/launch-file.ts';
 import { usePython } from '../support/line-process.ts';

@@ -1,7 +1,7 @@
 // Sessions and answers in them, under simulated roots: right ones, and ones with something wrong that devices and processor signed.
 import { createHash } from 'node:crypto';
-import { CHIP_ID, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
-import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
+import { CHIP_ID, makeSnpReport, snpMember } from '../../demo/twin/snp.ts';
+import { makeCollateral, makePck, makeQuote } from '../../demo/twin/tdx.ts';
 import type { CpuPolicy } from '../../verify/cpu.ts';
 import { LAUNCH as LAUNCH_FILE } from '../support/launch-file.ts';
 import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { chatAnswer } from '../support/backend.ts';
 import { CHAT } from '../support/client.ts';
 import {

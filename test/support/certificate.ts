@@ -1,8 +1,8 @@
 // A server certificate for 127.0.0.1 and localhost, made for one test.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import * as der from '../../sidecar/attesters/simulated/certificate.ts';
-import { issue, newKey } from '../../sidecar/attesters/simulated/certificate.ts';
+import * as der from '../../demo/twin/certificate.ts';
+import { issue, newKey } from '../../demo/twin/certificate.ts';
 
 const HOUR_MS = 3_600_000;
 

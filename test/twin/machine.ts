@@ -1,6 +1,6 @@
 // A machine with simulated GPUs and switches behind the stand-in for its driver, and the services that vouch for them.
 import { join } from 'node:path';
-import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../demo/twin/pki.ts';
 import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { type Faults, noFaults } from './faults.ts';
 import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';

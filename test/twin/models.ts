@@ -12,10 +12,10 @@ import {
   octetString,
   oid,
   sequence,
-} from '../../sidecar/attesters/simulated/certificate.ts';
-import { type Chip, GH100 } from '../../sidecar/attesters/simulated/pki.ts';
-import { field, measurementCounts } from '../../sidecar/attesters/simulated/report.ts';
-import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+} from '../../demo/twin/certificate.ts';
+import { TWIN } from '../../demo/twin/identity.ts';
+import { type Chip, GH100 } from '../../demo/twin/pki.ts';
+import { field, measurementCounts } from '../../demo/twin/report.ts';
 import { type OpaqueOptions, opaqueData, type ReportOptions } from './report.ts';
 import { makeRim, RIM_IDS } from './rim.ts';
 import type { RimSigner } from './rim-signer.ts';

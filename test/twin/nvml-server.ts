@@ -1,8 +1,8 @@
 // Answers the stand-ins for NVML and NSCQ (nvml.c, nscq.c) over a Unix socket: the twin's devices, and reports over any nonce.
 import { createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { chainPem, type Device } from '../../sidecar/attesters/simulated/pki.ts';
-import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+import { TWIN } from '../../demo/twin/identity.ts';
+import { chainPem, type Device } from '../../demo/twin/pki.ts';
 import type { Faults } from './faults.ts';
 import { H100, type Model, NVSWITCH } from './models.ts';
 import { inNewFormat } from './new-format.ts';

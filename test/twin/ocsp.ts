@@ -1,7 +1,7 @@
 // Answers for certificate status (OCSP, RFC 6960) as NVIDIA's responders give them: SHA-384 certIDs, a delegated responder.
 import { createHash, sign } from 'node:crypto';
-import * as ext from '../../sidecar/attesters/simulated/certificate.ts';
-import * as der from '../../sidecar/attesters/simulated/certificate.ts';
+import * as ext from '../../demo/twin/certificate.ts';
+import * as der from '../../demo/twin/certificate.ts';
 import {
   type Certificate,
   ECDSA_WITH_SHA384,
@@ -11,9 +11,9 @@ import {
   name,
   newKey,
   point,
-} from '../../sidecar/attesters/simulated/certificate.ts';
-import { NOT_AFTER, NOT_BEFORE, randomSerial } from '../../sidecar/attesters/simulated/pki.ts';
-import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+} from '../../demo/twin/certificate.ts';
+import { TWIN } from '../../demo/twin/identity.ts';
+import { NOT_AFTER, NOT_BEFORE, randomSerial } from '../../demo/twin/pki.ts';
 
 /** `reason`: CRLReason (RFC 5280 §5.3.1): 1 key compromise, 6 on hold. */
 export type CertificateStatus = 'good' | 'unknown' | { readonly revokedAt: Date; readonly reason?: number };

@@ -1,13 +1,7 @@
 // Attestation reports as the simulated GPU writes them, with what a test or a vector changes.
 import type { KeyObject } from 'node:crypto';
-import {
-  driverBytes,
-  field,
-  makeReport as makeTwinReport,
-  OPAQUE_FIELDS,
-  vbiosBytes,
-} from '../../sidecar/attesters/simulated/report.ts';
-import { MEASUREMENT_COUNT, measurementAt, range } from '../../sidecar/attesters/simulated/twin.ts';
+import { MEASUREMENT_COUNT, measurementAt, range } from '../../demo/twin/identity.ts';
+import { driverBytes, field, makeReport as makeTwinReport, OPAQUE_FIELDS, vbiosBytes } from '../../demo/twin/report.ts';
 
 export interface OpaqueOptions {
   readonly driverVersion?: string;

@@ -1,8 +1,8 @@
 // The four-certificate chain under which NVIDIA signs reference values, under a simulated root of its own.
-import * as ext from '../../sidecar/attesters/simulated/certificate.ts';
-import { type Certificate, type Holder, issue, name, newKey } from '../../sidecar/attesters/simulated/certificate.ts';
-import { NOT_AFTER, NOT_BEFORE, randomSerial } from '../../sidecar/attesters/simulated/pki.ts';
-import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+import * as ext from '../../demo/twin/certificate.ts';
+import { type Certificate, type Holder, issue, name, newKey } from '../../demo/twin/certificate.ts';
+import { TWIN } from '../../demo/twin/identity.ts';
+import { NOT_AFTER, NOT_BEFORE, randomSerial } from '../../demo/twin/pki.ts';
 
 /** NVIDIA has one root for its devices and another for its reference values; so has the twin. */
 export const RIM_ROOT = 'Countersign SIMULATED CoRIM signing Root CA';

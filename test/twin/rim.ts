@@ -1,6 +1,6 @@
 // Writes reference integrity manifests: SWID tags (ISO/IEC 19770-2) with TCG's RIM attributes, as NVIDIA publishes them.
 
-import { labelled, MEASUREMENT_COUNT, measurementAt, range, TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+import { labelled, MEASUREMENT_COUNT, measurementAt, range, TWIN } from '../../demo/twin/identity.ts';
 import type { RimSigner } from './rim-signer.ts';
 import { type Element, serialize, withSignature } from './xml.ts';
 

@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Certificate, Holder } from '../../sidecar/attesters/simulated/certificate.ts';
-import type { Device, Issuers } from '../../sidecar/attesters/simulated/pki.ts';
+import type { Certificate, Holder } from '../../demo/twin/certificate.ts';
+import type { Device, Issuers } from '../../demo/twin/pki.ts';
 import type { Faults } from './faults.ts';
 import { H100, type Model } from './models.ts';
 import { makeOcspResponse, makeResponder, type OcspAnswer } from './ocsp.ts';

@@ -1,5 +1,5 @@
 // Tokens as the simulated GPU writes them, with what a test or a vector changes.
-import { claimsOf, type TokenClaims, tokenOf } from '../../sidecar/attesters/simulated/token.ts';
+import { claimsOf, type TokenClaims, tokenOf } from '../../demo/twin/token.ts';
 
 /** By default the token passes every check. */
 export interface TokenOptions {

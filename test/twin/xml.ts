@@ -1,6 +1,6 @@
 // XML as a small tree with two ways of writing it: as a file, and in the canonical form that is signed (C14N 1.1).
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { Certificate } from '../../sidecar/attesters/simulated/certificate.ts';
+import type { Certificate } from '../../demo/twin/certificate.ts';
 
 export interface Element {
   /** With its prefix, if any. */

@@ -1,8 +1,8 @@
 // An attestation, whole: what passes, and by which check each lie fails.
 import { describe, expect, test } from 'vitest';
+import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../demo/twin/pki.ts';
+import { makeToken } from '../../demo/twin/token.ts';
 import { withLastMember } from '../../proto/json.ts';
-import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
-import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import { CHECKS } from '../../verify/common/checks.ts';
 import {
   appraiseAttestation,

@@ -1,18 +1,11 @@
 // Attestations by simulated GPUs, right by default; a test changes what it is about.
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { chainPem, DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../demo/twin/pki.ts';
+import { makeToken } from '../../demo/twin/token.ts';
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import type { Batch } from '../../proto/attestation/batch.ts';
 import { buildRaw, type RawParts, sha256Hex } from '../../proto/attestation/raw.ts';
 import { leafOf, nonceOver, pathOf, rootOf, sha256 } from '../../scripts/vectors/tree.ts';
-import {
-  chainPem,
-  DEVICE_ROOT,
-  type Device,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-} from '../../sidecar/attesters/simulated/pki.ts';
-import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import { makeReport } from '../twin/report.ts';
 
 export const AT = new Date('2025-06-01T12:00:00Z');

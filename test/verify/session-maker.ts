@@ -1,11 +1,11 @@
 // Sessions and answers signed in them, right by default: a second implementation of docs/attestation.md §6, with nothing of proto/attestation/statement.ts.
 import { createHash, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { pem } from '../../demo/twin/authority.ts';
+import type { Device } from '../../demo/twin/pki.ts';
+import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../demo/twin/snp.ts';
+import { makeCollateral, makeIntel, makePck, makeQuote } from '../../demo/twin/tdx.ts';
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import type { RawParts } from '../../proto/attestation/raw.ts';
-import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
-import { pem } from '../../sidecar/cpu/simulated/authority.ts';
-import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
-import { makeCollateral, makeIntel, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import { AT, a, attest, EXCHANGE, evidenceOf, type Made, SECONDS } from './maker.ts';
 
 const sha256 = (...parts: (string | Uint8Array)[]) => {

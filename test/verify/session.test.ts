@@ -1,8 +1,8 @@
 // Sessions: what binds a processor to the devices beside it and to one answer, and by which check each exchange of a part fails.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { pem } from '../../sidecar/cpu/simulated/authority.ts';
-import { makeLeaf, makeSnpReport } from '../../sidecar/cpu/simulated/snp.ts';
+import { pem } from '../../demo/twin/authority.ts';
+import { makeLeaf, makeSnpReport } from '../../demo/twin/snp.ts';
 import { appraiseSession, verifySession } from '../../verify/cpu.ts';
 import {
   appraiseAttestation,

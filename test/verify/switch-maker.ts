@@ -1,6 +1,7 @@
 // An attestation by a simulated NVSwitch alone.
+
+import { chainPem, makeDevice, makeIssuers } from '../../demo/twin/pki.ts';
 import { unsigned } from '../../scripts/vectors/tokens.ts';
-import { chainPem, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/pki.ts';
 import { NVSWITCH } from '../twin/models.ts';
 import { makeReport } from '../twin/report.ts';
 import { type Made, root } from './maker.ts';

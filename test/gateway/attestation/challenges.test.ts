@@ -1,9 +1,9 @@
 // Sessions with a client's challenge: they are made one at a time, in turns, and neither a key nor an address that floods keeps others out.
 import { EventEmitter } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { createChallenges } from '../../../gateway/attestation/challenges.ts';
 import type { Session } from '../../../gateway/attestation/interfaces.ts';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { type Answer, ask, CHAT, chat } from '../../support/client.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import {

@@ -1,7 +1,7 @@
 // A concurrency limit with a fair queue: the order in which permits are given, what a full queue does, and what another key waits.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import { createPermits } from '../../../gateway/limits/concurrency.ts';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { CHAT, chat } from '../../support/client.ts';
 import { eventually, type Folder, temporaryFolder } from '../../support/harness.ts';

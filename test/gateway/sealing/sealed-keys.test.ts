@@ -1,9 +1,9 @@
 // The keys of sealed requests: changed with the session, told again to a sidecar that comes back; and each request once.
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { createSeeds, readSeeds, type Seed, writeSeeds } from '../../../gateway/sealing/seeds.ts';
 import { chooseKey } from '../../../sealed/index.ts';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts';

@@ -2,8 +2,8 @@
 import { Agent, request as httpRequest } from 'node:http';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { KEYS_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, readResponse } from '../../../sealed/index.ts';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseAttestation } from '../../../verify/index.ts';
 import { codeOf } from '../../sealed/chunks.ts';
 import { chatAnswer, chatStream } from '../../support/backend.ts';

@@ -1,6 +1,6 @@
 // Sealed requests at two gateways with one store and one sidecar: the same keys, each request once, whichever of them it comes to.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';
 import {

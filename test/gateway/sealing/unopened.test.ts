@@ -3,8 +3,8 @@ import { connect, type Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { MAX_UNOPENED, MAX_UNOPENED_BYTES, MAX_UNOPENED_OF_ADDRESS } from '../../../gateway/base/bounds.ts';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { CHAT } from '../../support/client.ts';
 import { eventually, type Folder, type Service, startService, temporaryFolder } from '../../support/harness.ts';
 import {

@@ -1,8 +1,8 @@
 // The gateway's own verdict on attestations of another time: the sidecar's key and its tokens end, the evidence does not.
 import { afterAll, expect, it } from 'vitest';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { makeToken, makeTokenKey } from '../../../sidecar/attesters/native/token.ts';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../../sidecar/common/attester.ts';
 import { appraiseEvidence } from '../../../verify/index.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';

@@ -1,6 +1,6 @@
 // What AMD's key service has of a processor that is made here, and the certificate table that its host has.
-import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
-import { type Amd, amdCrl, CHIP_ID } from '../../../sidecar/cpu/simulated/snp.ts';
+import { type Holder, pem } from '../../../demo/twin/authority.ts';
+import { type Amd, amdCrl, CHIP_ID } from '../../../demo/twin/snp.ts';
 import type { Answer } from './fake-service.ts';
 
 export const LEAF = `/vcek/v1/Genoa/${CHIP_ID.toString('hex')}?blSPL=9&teeSPL=1&snpSPL=27&ucodeSPL=84`;

@@ -1,5 +1,5 @@
 // What Intel's Provisioning Certification Service has for the quotes of a platform that is made here.
-import { FMSPC } from '../../../sidecar/cpu/simulated/tdx.ts';
+import { FMSPC } from '../../../demo/twin/tdx.ts';
 import type { TdxCollateral } from '../../../verify/cpu.ts';
 import type { Answer } from './fake-service.ts';
 

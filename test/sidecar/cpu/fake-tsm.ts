@@ -1,7 +1,7 @@
 // configfs-tsm in memory, with the kernel's rules (fs/configfs/file.c, drivers/virt/coco/guest/report.c): one machine, on which
 // several processes have the same or different entries.
 import { basename, dirname } from 'node:path';
-import { makeIntel, makePck, makeQuote, type QuoteSpec } from '../../../sidecar/cpu/simulated/tdx.ts';
+import { makeIntel, makePck, makeQuote, type QuoteSpec } from '../../../demo/twin/tdx.ts';
 import type { TsmFs } from '../../../sidecar/cpu/tsm.ts';
 
 export const REPORTS = '/sys/kernel/config/tsm/report';

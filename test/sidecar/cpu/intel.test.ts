@@ -4,18 +4,10 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { certify, newKeys, pem } from '../../../demo/twin/authority.ts';
+import { FMSPC, type Intel, makeCollateral, makeIntel, makePck, makeQuote, svns } from '../../../demo/twin/tdx.ts';
 import { INTEL_PCS_URL } from '../../../sidecar/common/config.ts';
 import { createIntelCollateral, type IntelOptions } from '../../../sidecar/cpu/intel.ts';
-import { certify, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
-import {
-  FMSPC,
-  type Intel,
-  makeCollateral,
-  makeIntel,
-  makePck,
-  makeQuote,
-  svns,
-} from '../../../sidecar/cpu/simulated/tdx.ts';
 import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu.ts';
 import { collateralEnd } from '../../../verify/service.ts';
 import { never } from '../../support/attest.ts';

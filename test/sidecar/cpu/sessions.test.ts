@@ -1,8 +1,9 @@
 // The sidecar's sessions: made at the start, renewed at half of their life, and what becomes of answers while there is none.
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import { readStatement } from '../../../proto/attestation/statement.ts';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { until } from '../../../sidecar/common/lock.ts';
 import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
@@ -13,7 +14,6 @@ import {
   SessionChanged,
   type Sessions,
 } from '../../../sidecar/cpu/sessions.ts';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseSession } from '../../../verify/cpu.ts';
 import { checkAnswer } from '../../../verify/service.ts';
 import { freshNonce, never } from '../../support/attest.ts';

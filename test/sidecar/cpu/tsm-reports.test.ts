@@ -1,6 +1,6 @@
 // What the collector hands on of what the kernel gives: reports of SEV-SNP and quotes of TDX, made and genuine.
 import { describe, expect, it } from 'vitest';
-import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import { pem } from '../../../demo/twin/authority.ts';
 import { appraiseCpu } from '../../../verify/cpu.ts';
 import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { createFakeTsm, INTEL_ROOT, snpBlobs, tdxBlobs } from './fake-tsm.ts';

@@ -1,12 +1,12 @@
 // What the doctor says of a processor that signs, or should.
 import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL } from '../../../proto/frames.ts';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 import { createSessions } from '../../../sidecar/cpu/sessions.ts';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
 import type { Host, Ran, Trial } from '../../../sidecar/doctor/host.ts';
 import { temporaryFolder } from '../../support/harness.ts';

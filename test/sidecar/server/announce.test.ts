@@ -1,10 +1,10 @@
 // A gateway that stays connected learns what the sidecar has become: an attester that was late, or one that gave way.
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
 import { nonceOf, type Raw } from '../../../proto/attestation/raw.ts';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { unavailableAttester, withSuccessor } from '../../../sidecar/choose.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { never } from '../../support/attest.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Attester } from '../../../sidecar/common/attester.ts';
 import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { SocketError, startServer } from '../../../sidecar/server/server.ts';

@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Attester } from '../../../sidecar/common/attester.ts';
 import { startServer } from '../../../sidecar/server/server.ts';
 import { eventually, type Folder, SILENT, temporaryFolder } from '../../support/harness.ts';

@@ -1,7 +1,7 @@
 // The keys for sealed prompts that gateways share: the sidecar keeps their seeds unread, and the first proposal of new ones wins.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { eventually, type Folder, type RunningSidecar, startSidecar, temporaryFolder } from '../../support/harness.ts';
 
 let folder: Folder;

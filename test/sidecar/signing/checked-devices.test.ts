@@ -1,13 +1,6 @@
 // Which devices the sidecar holds an attester to, whatever it says of itself: their number, their kinds, and their switches.
 import { describe, expect, test } from 'vitest';
-import {
-  chainPem,
-  DEVICE_ROOT,
-  type Device,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-} from '../../../sidecar/attesters/simulated/pki.ts';
+import { chainPem, DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../../demo/twin/pki.ts';
 import type { Attester, Collected } from '../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../sidecar/signing/evidence-check.ts';
 import { freshNonce } from '../../support/attest.ts';

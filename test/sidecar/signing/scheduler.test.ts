@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError, type Collected } from '../../../sidecar/common/attester.ts';
 import { parseToken } from '../../../verify/token/token.ts';
 import { never } from '../../support/attest.ts';

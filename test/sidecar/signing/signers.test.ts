@@ -1,7 +1,7 @@
 // SIGNERS=any: each nonce is signed by one GPU, whichever is free.
 import { afterEach, expect, test } from 'vitest';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
-import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../../sidecar/common/attester.ts';
 import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 import { checkCollected } from '../../../sidecar/signing/evidence-check.ts';

@@ -1,12 +1,12 @@
 // Attacks by evidence: another's report, a chain that brings its own root, devices that are counted twice or left out.
 import { describe, expect, test } from 'vitest';
+import { extension, issue, nil } from '../../../demo/twin/certificate.ts';
+import type { Device } from '../../../demo/twin/pki.ts';
+import { makeToken } from '../../../demo/twin/token.ts';
 import { makeLeaf, withChain, withLeaf, withoutAuthority } from '../../../scripts/vectors/devices.ts';
 import { nonceHex, OTHER, rawOf, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { bare, evidenceOf, type ForgeOptions, forge } from '../../../scripts/vectors/forge.ts';
 import { AT, DAY_MS, deviceOf } from '../../../scripts/vectors/world.ts';
-import { extension, issue, nil } from '../../../sidecar/attesters/simulated/certificate.ts';
-import type { Device } from '../../../sidecar/attesters/simulated/pki.ts';
-import { makeToken } from '../../../sidecar/attesters/simulated/token.ts';
 import { appraiseEvidence, verifyAttestation, verifyEvidence } from '../../../verify/index.ts';
 import type { ReportOptions } from '../../twin/report.ts';
 import { codeOf, codeOfEvidence, good, options, refused, refusedEvidence, world } from './attacks.ts';

@@ -1,10 +1,10 @@
 // Attacks by reference values: signature wrapping, other documents, other roots, entity bombs.
 import { describe, expect, test } from 'vitest';
+import { labelled } from '../../../demo/twin/identity.ts';
+import { DEVICE_ROOT, makeRoot } from '../../../demo/twin/pki.ts';
 import { answerAbout, answers, rims } from '../../../scripts/vectors/endorsements.ts';
 import { resigned, withProduct } from '../../../scripts/vectors/resign.ts';
 import { AT, DAY_MS } from '../../../scripts/vectors/world.ts';
-import { DEVICE_ROOT, makeRoot } from '../../../sidecar/attesters/simulated/pki.ts';
-import { labelled } from '../../../sidecar/attesters/simulated/twin.ts';
 import { createCollateral, type FailureCode } from '../../../verify/index.ts';
 import { makeRim, RIM_IDS } from '../../twin/rim.ts';
 import { makeRimSigner, RIM_ROOT, type RimSigner } from '../../twin/rim-signer.ts';

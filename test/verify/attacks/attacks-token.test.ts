@@ -1,6 +1,8 @@
 // Attacks by token: forged, replayed, put together from parts. A token that anyone can make never counts as signed.
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { newKey } from '../../../demo/twin/certificate.ts';
+import { makeToken } from '../../../demo/twin/token.ts';
 import { nonceHex, OTHER, rawOf, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { forge } from '../../../scripts/vectors/forge.ts';
 import {
@@ -14,8 +16,6 @@ import {
   unsigned,
 } from '../../../scripts/vectors/tokens.ts';
 import { AT, DAY_MS } from '../../../scripts/vectors/world.ts';
-import { newKey } from '../../../sidecar/attesters/simulated/certificate.ts';
-import { makeToken } from '../../../sidecar/attesters/simulated/token.ts';
 import { verifyAttestation } from '../../../verify/index.ts';
 import { codeOf, good, options, refused, world } from './attacks.ts';
 

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { eventually, type Folder, type Service, startService, temporaryFolder } from '../../support/harness.ts';
 import { type RunningProcess, startProcess } from '../../support/process.ts';

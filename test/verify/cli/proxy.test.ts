@@ -7,7 +7,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import { ChatOpenAI } from '@langchain/openai';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { MAX_BODY_BYTES } from '../../../verify/cli/loopback.ts';
 import { MEANING } from '../../../verify/clients/sealed.ts';
 import { answer, chatAnswer, chatStream, DONE, delta, finish, role, stream } from '../../support/backend.ts';

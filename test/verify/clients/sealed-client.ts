@@ -1,5 +1,5 @@
 // A client of an origin that seals, with whatever a test puts in between.
-import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import { pem } from '../../../demo/twin/authority.ts';
 import {
   type SealedFetchError,
   type SealedFetchOptions,

@@ -2,7 +2,7 @@
 import { generateText } from 'ai';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
+import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { createCountersign } from '../../../verify/clients/ai-sdk.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from '../../../verify/clients/fetch.ts';
 import { ChatCountersign } from '../../../verify/clients/langchain.ts';

@@ -1,8 +1,8 @@
 // Azure's evidence over a processor of our own: right except for one thing, it fails by that thing's check alone.
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
-import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../../sidecar/cpu/simulated/snp.ts';
+import { pem } from '../../../demo/twin/authority.ts';
+import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../../demo/twin/snp.ts';
 import type { CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { failures } from './verdict.ts';

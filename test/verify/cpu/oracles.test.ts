@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
+import * as der from '../../../demo/twin/certificate.ts';
 import { fromBase64 } from '../../../verify/common/bytes.ts';
 import { readCpuMember } from '../../../verify/cpu/cpu-member.ts';
 import type { TcbStatus } from '../../../verify/cpu/cpu-options.ts';

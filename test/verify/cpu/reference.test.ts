@@ -1,8 +1,8 @@
 // The relying party's reference values: guests that are its own, guests that differ in one thing, and lists that cannot be used.
 import { describe, expect, test } from 'vitest';
-import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
-import { makeSnpReport, snpMember } from '../../../sidecar/cpu/simulated/snp.ts';
-import { makeCollateral, makePck, makeQuote } from '../../../sidecar/cpu/simulated/tdx.ts';
+import { pem } from '../../../demo/twin/authority.ts';
+import { makeSnpReport, snpMember } from '../../../demo/twin/snp.ts';
+import { makeCollateral, makePck, makeQuote } from '../../../demo/twin/tdx.ts';
 import { type CpuReference, type GuestReference, readReference, verifySession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, type VerifyOptions, verifyAttestation } from '../../../verify/index.ts';
 import { LAUNCH, LAUNCH_SHA256 } from '../../support/launch-file.ts';

@@ -1,6 +1,6 @@
 // Evidence of SEV-SNP that is right except for one thing fails by that thing's check alone.
 import { describe, expect, test } from 'vitest';
-import { certify, type Holder, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import { certify, type Holder, makeCrl, newKeys, pem } from '../../../demo/twin/authority.ts';
 import {
   type Amd,
   amdCrl,
@@ -12,7 +12,7 @@ import {
   type ReportSpec,
   snpMember,
   TCB,
-} from '../../../sidecar/cpu/simulated/snp.ts';
+} from '../../../demo/twin/snp.ts';
 import type { CpuVerifyOptions, Product } from '../../../verify/cpu/cpu-options.ts';
 import { parseSnpReport } from '../../../verify/cpu/evidence/snp-report.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';

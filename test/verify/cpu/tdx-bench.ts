@@ -1,6 +1,6 @@
 // Evidence of TDX that is right except for what a test names, and what is said of it.
 
-import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import { pem } from '../../../demo/twin/authority.ts';
 import {
   type CollateralSpec,
   makeCollateral,
@@ -9,7 +9,7 @@ import {
   makeQuote,
   type PckSpec,
   type QuoteSpec,
-} from '../../../sidecar/cpu/simulated/tdx.ts';
+} from '../../../demo/twin/tdx.ts';
 import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { failures } from './verdict.ts';

@@ -1,16 +1,8 @@
 // Evidence of TDX that is right except for one thing fails by that thing's check alone: everything but the collateral.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { certify, type Holder, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
-import {
-  FROM,
-  makeCollateral,
-  makePck,
-  makeQuote,
-  type PckSpec,
-  type QuoteSpec,
-  TO,
-} from '../../../sidecar/cpu/simulated/tdx.ts';
+import { certify, type Holder, makeCrl, newKeys, pem } from '../../../demo/twin/authority.ts';
+import { FROM, makeCollateral, makePck, makeQuote, type PckSpec, type QuoteSpec, TO } from '../../../demo/twin/tdx.ts';
 import type { CpuReference, CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
 import { parseTdxQuote } from '../../../verify/cpu/evidence/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';

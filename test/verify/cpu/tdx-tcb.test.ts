@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { certify, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import { certify, makeCrl, newKeys, pem } from '../../../demo/twin/authority.ts';
 import {
   type CollateralSpec,
   FROM,
@@ -9,7 +9,7 @@ import {
   svnLevel,
   svns,
   TO,
-} from '../../../sidecar/cpu/simulated/tdx.ts';
+} from '../../../demo/twin/tdx.ts';
 import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
 import { intel, other, type Parts, ROOTS, refuse, stateOf } from './tdx-bench.ts';
 

@@ -6,10 +6,11 @@
 //               none, and in that copy all but subject, issuer and key: the pinned root is what counts
 //  OCSP         what stands around ResponseData: values after the known ones of the outer sequences, further certificates
 //  RIM          what Canonical XML takes away: comments, quotes, the order of attributes, space in tags; base64's in the signature
+
+import { chainPem } from '../../../demo/twin/pki.ts';
 import { answerAbout, subjects } from '../../../scripts/vectors/endorsements.ts';
 import { nonceHex, rawOf, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { AT, type World } from '../../../scripts/vectors/world.ts';
-import { chainPem } from '../../../sidecar/attesters/simulated/pki.ts';
 import { fwidOf } from '../../../verify/gpu/nvidia.ts';
 import { verifyRim } from '../../../verify/gpu/rim/rim.ts';
 import { parseOpaque } from '../../../verify/gpu/spdm/opaque.ts';

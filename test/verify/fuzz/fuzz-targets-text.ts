@@ -3,6 +3,8 @@
 // A changed token may pass with the same claims where the change is in no JWT: white space of the JSON around them, members
 // of nvattest's own that it prints beside the EAT; and in the unused last bits of a signature's base64url.
 import { isDeepStrictEqual } from 'node:util';
+import { newKey } from '../../../demo/twin/certificate.ts';
+import { makeToken } from '../../../demo/twin/token.ts';
 import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { JsonTextError, topLevelMembers, withoutMember } from '../../../proto/json.ts';
 import { Fold, parseChunk } from '../../../proto/stream/fold.ts';
@@ -21,8 +23,6 @@ import { EXCHANGES, savedStream } from '../../../scripts/vectors/endpoints.ts';
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { jwks, nrasToken, nvattestToken } from '../../../scripts/vectors/tokens.ts';
 import { AT, type World } from '../../../scripts/vectors/world.ts';
-import { newKey } from '../../../sidecar/attesters/simulated/certificate.ts';
-import { makeToken } from '../../../sidecar/attesters/simulated/token.ts';
 import { checkTokenDigests } from '../../../verify/token/digests.ts';
 import { verifyTokenSignature } from '../../../verify/token/signature.ts';
 import { parseToken } from '../../../verify/token/token.ts';

@@ -1,7 +1,7 @@
 // Makes RIMs of our own under a test root, whole or with one thing wrong that the signature still covers.
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { Holder, Certificate as Issued } from '../../../sidecar/attesters/simulated/certificate.ts';
-import { makeRoot } from '../../../sidecar/attesters/simulated/pki.ts';
+import type { Holder, Certificate as Issued } from '../../../demo/twin/certificate.ts';
+import { makeRoot } from '../../../demo/twin/pki.ts';
 import { childElements, type Element, isNamed, parseXml } from '../../../verify/gpu/rim/xml.ts';
 import { canonicalDocument, canonicalSubset } from '../../../verify/gpu/rim/xml-signature.ts';
 import { type Certificate, parseCertificate } from '../../../verify/x509/certificate.ts';

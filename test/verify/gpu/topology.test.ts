@@ -1,15 +1,9 @@
 // Which devices belong together: right machines behind protected PCIe, and machines with one thing wrong; and what is then said.
 import { describe, expect, test } from 'vitest';
+import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../../demo/twin/pki.ts';
 import { nonceHex, rawOf, WHOLE } from '../../../scripts/vectors/exchange.ts';
 import { forge } from '../../../scripts/vectors/forge.ts';
 import { chainBase64 } from '../../../scripts/vectors/world.ts';
-import {
-  DEVICE_ROOT,
-  type Device,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-} from '../../../sidecar/attesters/simulated/pki.ts';
 import { appraiseAttestation, appraiseEvidence, type VerifyOptions } from '../../../verify/index.ts';
 import { B200, H100, type Model, NVSWITCH } from '../../twin/models.ts';
 import { makeReport, type ReportOptions } from '../../twin/report.ts';

@@ -1,6 +1,6 @@
 // Tokens as NVIDIA's verifiers returned them, one of each shape, and the verdict that each must get.
 import { describe, expect, it } from 'vitest';
-import { makeToken } from '../../../sidecar/attesters/simulated/token.ts';
+import { makeToken } from '../../../demo/twin/token.ts';
 import { checkTokenDigests } from '../../../verify/token/digests.ts';
 import { verifyTokenSignature } from '../../../verify/token/signature.ts';
 import { parseToken } from '../../../verify/token/token.ts';

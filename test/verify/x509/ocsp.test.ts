@@ -1,9 +1,9 @@
 // Revocation: answers that hold, and one thing wrong in each of the others.
 
 import { describe, expect, test } from 'vitest';
-import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
-import { extension } from '../../../sidecar/attesters/simulated/certificate.ts';
-import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../../sidecar/attesters/simulated/pki.ts';
+import * as der from '../../../demo/twin/certificate.ts';
+import { extension } from '../../../demo/twin/certificate.ts';
+import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../../demo/twin/pki.ts';
 import { CheckFailure } from '../../../verify/common/checks.ts';
 import { createCollateral } from '../../../verify/gpu/collateral.ts';
 import { deviceRoots } from '../../../verify/gpu/nvidia.ts';

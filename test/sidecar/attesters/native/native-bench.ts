@@ -2,14 +2,8 @@
 import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../../../demo/twin/pki.ts';
 import { withProduct } from '../../../../scripts/vectors/resign.ts';
-import {
-  DEVICE_ROOT,
-  type Device,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-} from '../../../../sidecar/attesters/simulated/pki.ts';
 import type { Folder } from '../../../support/harness.ts';
 import { type Faults, noFaults } from '../../../twin/faults.ts';
 import { NSCQ_FILE, NVML_FILE } from '../../../twin/library.ts';

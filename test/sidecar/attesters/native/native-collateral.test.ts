@@ -2,10 +2,10 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { chainPem, type makeDevice } from '../../../../demo/twin/pki.ts';
 import type { Evidence } from '../../../../proto/attestation/attestation.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
-import { chainPem, type makeDevice } from '../../../../sidecar/attesters/simulated/pki.ts';
 import type { Collector } from '../../../../sidecar/driver/collector.ts';
 import { freshNonce, never } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';

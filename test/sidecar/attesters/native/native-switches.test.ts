@@ -1,9 +1,9 @@
 // ATTESTER=native over the twin as an H100 behind NVSwitches, and as a B200: evidence of every device, a token of ours, or words.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { labelled } from '../../../../demo/twin/identity.ts';
 import { buildRaw, nonceOf } from '../../../../proto/attestation/raw.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
 import { createNrasAttester } from '../../../../sidecar/attesters/nras/nras.ts';
-import { labelled } from '../../../../sidecar/attesters/simulated/twin.ts';
 import type { AttesterError } from '../../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';

@@ -2,15 +2,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { createSimulatedAttester } from '../../../../demo/twin/gpu.ts';
+import { chainPem, DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../../../demo/twin/pki.ts';
 import { createNrasAttester } from '../../../../sidecar/attesters/nras/nras.ts';
-import {
-  chainPem,
-  DEVICE_ROOT,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-} from '../../../../sidecar/attesters/simulated/pki.ts';
-import { createSimulatedAttester } from '../../../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../../../sidecar/common/attester.ts';
 import type { Collector } from '../../../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';

@@ -4,9 +4,9 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach } from 'vitest';
+import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../../../demo/twin/pki.ts';
 import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createNvattestAttester } from '../../../../sidecar/attesters/nvattest/nvattest.ts';
-import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../../../sidecar/attesters/simulated/pki.ts';
 import { loadConfig } from '../../../../sidecar/common/config.ts';
 import { makeReport } from '../../../twin/report.ts';
 

@@ -1,8 +1,8 @@
 // ATTESTER=nvattest over a scripted nvattest: NVIDIA's shapes, and its errors.
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { loadOrMakeRoot } from '../../../../demo/twin/pki.ts';
 import type { Nonce } from '../../../../proto/attestation/raw.ts';
-import { loadOrMakeRoot } from '../../../../sidecar/attesters/simulated/pki.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { failureOf, never } from '../../../support/attest.ts';
 import { vector, vectorsPresent } from '../../../support/vectors.ts';

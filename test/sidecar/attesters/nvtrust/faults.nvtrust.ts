@@ -1,6 +1,6 @@
 // What goes wrong at a node, one thing at a time, under NVIDIA's own verifier: each is a code and a message, never an answer.
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
-import { labelled } from '../../../../sidecar/attesters/simulated/twin.ts';
+import { labelled } from '../../../../demo/twin/identity.ts';
 import type { Attester, AttesterError, Collected } from '../../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { freshNonce } from '../../../support/attest.ts';

@@ -1,6 +1,6 @@
 // NVIDIA's own GPU and switch verifiers, unmodified, over a node behind protected PCIe, and over a B200: true, or a refusal.
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
-import { labelled } from '../../../../sidecar/attesters/simulated/twin.ts';
+import { labelled } from '../../../../demo/twin/identity.ts';
 import type { Attester, AttesterError } from '../../../../sidecar/common/attester.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../../../verify/index.ts';

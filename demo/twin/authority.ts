@@ -1,8 +1,8 @@
 // Makes certificates and revocation lists as AMD's and Intel's authorities do: RSASSA-PSS with SHA-384, ECDSA P-256 or P-384. Tests use
 // the options of the same functions to forge.
 import { constants, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import * as der from '../../attesters/simulated/certificate.ts';
-import { basicConstraints, name, spki } from '../../attesters/simulated/certificate.ts';
+import * as der from './certificate.ts';
+import { basicConstraints, name, spki } from './certificate.ts';
 
 export interface Holder {
   readonly key: KeyObject;

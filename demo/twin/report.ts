@@ -1,7 +1,7 @@
 // Writes the attestation report: an SPDM 1.1 GET_MEASUREMENTS request and its signed MEASUREMENTS response (DMTF DSP0274).
 import { type KeyObject, randomBytes, sign } from 'node:crypto';
 import { promisify } from 'node:util';
-import { extensionsAt, FWID, MEASUREMENT_COUNT, measurementAt, range, TWIN } from './twin.ts';
+import { extensionsAt, FWID, MEASUREMENT_COUNT, measurementAt, range, TWIN } from './identity.ts';
 
 // NVIDIA's opaque data in its legacy form, as Hopper writes it: type (2 bytes, little-endian), length (2), value; no header.
 

@@ -1,12 +1,12 @@
 // ATTESTER=simulated: a software twin of an H100 for the demo and the tests. It proves the format, and nothing else.
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Evidence } from '../../../proto/attestation/attestation.ts';
-import type { Nonce } from '../../../proto/attestation/raw.ts';
-import { type Attester, AttesterError, type Collected } from '../../common/attester.ts';
+import type { Evidence } from '../../proto/attestation/attestation.ts';
+import type { Nonce } from '../../proto/attestation/raw.ts';
+import { type Attester, AttesterError, type Collected } from '../../sidecar/common/attester.ts';
+import { TWIN } from './identity.ts';
 import { chainPem, type Device, loadOrMakeRoot, makeDevice, makeIssuers, RootError } from './pki.ts';
 import { makeReport } from './report.ts';
 import { makeToken } from './token.ts';
-import { TWIN } from './twin.ts';
 
 interface SimulatedOptions {
   /** Where the test root is kept between starts. */

@@ -1,10 +1,10 @@
 // Makes SEV-SNP evidence under its own roots, valid by default: a processor, its firmware and AMD's authorities in one. Tests use options
 // that the twin does not, to make evidence with one fault.
 import { sign } from 'node:crypto';
-import type { Product } from '../../../verify/cpu.ts';
-import * as der from '../../attesters/simulated/certificate.ts';
-import { extension } from '../../attesters/simulated/certificate.ts';
+import type { Product } from '../../verify/cpu.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';
+import * as der from './certificate.ts';
+import { extension } from './certificate.ts';
 
 export interface Amd {
   readonly product: Product;

@@ -3,11 +3,11 @@ import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { CpuType } from '../../../verify/cpu.ts';
-import { keptOrMade, ROOT_FILE, RootError, replace } from '../../attesters/simulated/pki.ts';
-import { AttesterError } from '../../common/attester.ts';
-import type { CpuCollector, CpuEvidence } from '../collector.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
+import type { CpuCollector, CpuEvidence } from '../../sidecar/cpu/collector.ts';
+import type { CpuType } from '../../verify/cpu.ts';
 import { type Holder, nameOf, pem } from './authority.ts';
+import { keptOrMade, ROOT_FILE, RootError, replace } from './pki.ts';
 import { amdCrl, makeAmd, makeArk, makeLeaf, makeSnpReport, snpMember } from './snp.ts';
 import { makeCollateral, makeIntel, makeIntelRoot, makePck, makeQuote } from './tdx.ts';
 

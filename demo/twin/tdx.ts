@@ -1,10 +1,10 @@
 // Makes TDX quotes and Intel's collateral under its own root, valid by default. Tests use options that the twin does not, to make
 // evidence with one fault.
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { TdxCollateral } from '../../../verify/cpu.ts';
-import * as der from '../../attesters/simulated/certificate.ts';
-import { extension } from '../../attesters/simulated/certificate.ts';
+import type { TdxCollateral } from '../../verify/cpu.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';
+import * as der from './certificate.ts';
+import { extension } from './certificate.ts';
 
 export const FROM = new Date('2026-05-20T00:00:00Z');
 export const TO = new Date('2026-06-20T00:00:00Z');

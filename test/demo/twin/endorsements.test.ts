@@ -5,12 +5,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { vector, vectorsPresent } from '../../../support/vectors.ts';
-import { type CertificateStatus, makeOcspResponse, makeResponder } from '../../../twin/ocsp.ts';
-import { makeReport } from '../../../twin/report.ts';
-import { makeRim, RIM_IDS, type RimKind } from '../../../twin/rim.ts';
-import { makeRimSigner, RIM_ROOT } from '../../../twin/rim-signer.ts';
+import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../../demo/twin/pki.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
+import { type CertificateStatus, makeOcspResponse, makeResponder } from '../../twin/ocsp.ts';
+import { makeReport } from '../../twin/report.ts';
+import { makeRim, RIM_IDS, type RimKind } from '../../twin/rim.ts';
+import { makeRimSigner, RIM_ROOT } from '../../twin/rim-signer.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'simulated-endorsements-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,6 +1,6 @@
 // Writes the token in the shape of NVIDIA's Python local verifier, claims 3.0. Anyone can make one: its keys are published.
 import { createHash, createHmac, randomUUID } from 'node:crypto';
-import { TWIN } from './twin.ts';
+import { TWIN } from './identity.ts';
 
 // JSON as Python's json.dumps writes it by default: a space after `,` and `:`, everything beyond ASCII escaped.
 

@@ -4,8 +4,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, truncateSync,
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { KEY_FILE, loadOrMakeRoot, ROOT_FILE } from '../../../../sidecar/attesters/simulated/pki.ts';
-import { RIM_ROOT } from '../../../twin/rim-signer.ts';
+import { KEY_FILE, loadOrMakeRoot, ROOT_FILE } from '../../../demo/twin/pki.ts';
+import { RIM_ROOT } from '../../twin/rim-signer.ts';
 
 let parent: string;
 let dir: string;

@@ -5,16 +5,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import {
-  chainPem,
-  DEVICE_ROOT,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-} from '../../../../sidecar/attesters/simulated/pki.ts';
-import { FWID, measurementAt } from '../../../../sidecar/attesters/simulated/twin.ts';
-import { vector, vectorsPresent } from '../../../support/vectors.ts';
-import { makeReport } from '../../../twin/report.ts';
+import { FWID, measurementAt } from '../../../demo/twin/identity.ts';
+import { chainPem, DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../../demo/twin/pki.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
+import { makeReport } from '../../twin/report.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'simulated-evidence-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -16,7 +16,7 @@ import {
   newKey,
   spki,
 } from './certificate.ts';
-import { FWID, TWIN } from './twin.ts';
+import { FWID, TWIN } from './identity.ts';
 
 /** The kept root cannot be used. The message is one line that names the file. */
 export class RootError extends Error {

@@ -1,17 +1,11 @@
 // The twin's B200 and NVSwitch against genuine reports: the same blocks, the same fields of the same sizes, the same kinds of names.
 import { describe, expect, test } from 'vitest';
-import {
-  DEVICE_ROOT,
-  type Device,
-  makeDevice,
-  makeIssuers,
-  makeRoot,
-} from '../../../../sidecar/attesters/simulated/pki.ts';
-import { fwidOf } from '../../../../verify/gpu/nvidia.ts';
-import { type Certificate, parsePem } from '../../../../verify/x509/certificate.ts';
-import { vector, vectorsPresent } from '../../../support/vectors.ts';
-import { B200, type Model, NVSWITCH } from '../../../twin/models.ts';
-import { makeReport } from '../../../twin/report.ts';
+import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../../demo/twin/pki.ts';
+import { fwidOf } from '../../../verify/gpu/nvidia.ts';
+import { type Certificate, parsePem } from '../../../verify/x509/certificate.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
+import { B200, type Model, NVSWITCH } from '../../twin/models.ts';
+import { makeReport } from '../../twin/report.ts';
 
 const REQUEST_BYTES = 37;
 

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { decodeJwt, type JWTVerifyOptions, jwtVerify } from 'jose';
 import { describe, expect, test } from 'vitest';
-import { pythonJson } from '../../../../sidecar/attesters/simulated/token.ts';
-import { vector, vectorsPresent } from '../../../support/vectors.ts';
-import { makeToken } from '../../../twin/token.ts';
+import { pythonJson } from '../../../demo/twin/token.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
+import { makeToken } from '../../twin/token.ts';
 
 type Claims = Record<string, unknown>;
 type Token = [['JWT', string], { LOCAL_GPU_CLAIMS: [['JWT', string], Record<string, string>] }];

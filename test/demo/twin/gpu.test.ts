@@ -4,10 +4,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { evidenceSchema } from '../../../../proto/attestation/attestation-schema.ts';
-import type { Nonce } from '../../../../proto/attestation/raw.ts';
-import { createSimulatedAttester } from '../../../../sidecar/attesters/simulated/simulated.ts';
-import { AttesterError } from '../../../../sidecar/common/attester.ts';
+import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
+import { evidenceSchema } from '../../../proto/attestation/attestation-schema.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
+import { AttesterError } from '../../../sidecar/common/attester.ts';
 
 const parent = mkdtempSync(join(tmpdir(), 'simulated-'));
 const rootDir = join(parent, 'root');
