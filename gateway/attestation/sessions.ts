@@ -35,7 +35,7 @@ interface SessionRequest {
 /** Backoff for such a request. The sidecar asks for a longer wait: about the time of one session. */
 const RETRY = { min_ms: 250, max_ms: 2_000 };
 
-interface Sessions {
+export interface Sessions {
   /** The session in which responses are signed; null without one. */
   readonly current: Session | null;
   /** The ends of the current session; null without one. */
