@@ -33,15 +33,14 @@ const RETRY_SECONDS = 2;
 /** Errors are ignored: the connection's state is logged, and the response carries its attestation in any case. */
 const ignore = () => {};
 
-/** `memory` is the store of this gateway. */
-export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
+// Keys are hashed so that they reveal neither owners nor ids.
+const keyOf = (owner: Owner, id: string) => `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
+const membersKey = (nonce: string) => `countersign:members:${nonce}`;
+
+/** The entries on the server, by key. */
+function createEntries(connection: Connection, attestation_ttl_ms: number) {
   let in_flight_bytes = 0;
   const membersSet = new WeakMap<Members, Promise<void>>();
-  // Keys are hashed so that they reveal neither owners nor ids.
-  const keyOf = (owner: Owner, id: string) =>
-    `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
-
-  const membersKey = (nonce: string) => `countersign:members:${nonce}`;
 
   async function set(
     key: string,
@@ -58,16 +57,22 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
     }
   }
 
-  const drop = (key: string) => void connection.run((client) => client.del(key)).catch(ignore);
-  const markPending = (key: string) => void set(key, PENDING, PENDING_MS).catch(ignore);
+  /** Sets the members of a batch once, with its first answer. @throws {Error} where they could not be stored. */
+  function setMembers(members: Members): Promise<void> {
+    const known = membersSet.get(members);
+    if (known !== undefined) return known;
+    const setting = set(membersKey(members.nonce), members.json, attestation_ttl_ms + MEMBERS_MORE_MS);
+    membersSet.set(members, setting);
+    return setting;
+  }
 
-  /** The keys of responses that are not complete, each with those of its completion's ids. */
-  const running = new Map<string, Set<string>>();
-  const renewing = setInterval(() => {
-    for (const key of running.keys()) markPending(key);
-  }, RENEW_MS).unref();
+  async function setInBatch(key: string, { start, members, end }: InBatch): Promise<void> {
+    await setMembers(members);
+    const head = Buffer.from(`${IN_BATCH}${members.nonce} ${start.length}\n`);
+    await set(key, Buffer.concat([head, start, end]), attestation_ttl_ms);
+  }
 
-  async function fromServer(key: string, alias = false): Promise<Kept | null> {
+  async function find(key: string, alias = false): Promise<Kept | null> {
     const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
     if (value === null) return null;
     if (value[0] === BRACE) return { state: 'ready', json: Buffer.from(value) };
@@ -75,7 +80,7 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
     const text = value.toString('latin1');
     if (!text.startsWith(ALIAS)) return { state: 'pending' };
     // A backend that names our ids could make aliases of aliases.
-    return alias ? null : fromServer(text.slice(ALIAS.length), true);
+    return alias ? null : find(text.slice(ALIAS.length), true);
   }
 
   async function inBatch(value: Buffer): Promise<Kept | null> {
@@ -86,24 +91,29 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
     return { state: 'ready', json: Buffer.concat([own.subarray(0, Number(at)), json, own.subarray(Number(at))]) };
   }
 
-  /** Sets the members of a batch once, with its first answer. @throws {Error} where they could not be stored. */
-  function setMembers(members: Members): Promise<void> {
-    const known = membersSet.get(members);
-    if (known !== undefined) return known;
-    const setting = set(membersKey(members.nonce), members.json, options.attestation_ttl_ms + MEMBERS_MORE_MS);
-    membersSet.set(members, setting);
-    return setting;
-  }
+  return {
+    set,
+    setInBatch,
+    find,
+    drop: (key: string) => void connection.run((client) => client.del(key)).catch(ignore),
+  };
+}
 
-  async function setInBatch(key: string, { start, members, end }: InBatch): Promise<void> {
-    await setMembers(members);
-    const head = Buffer.from(`${IN_BATCH}${members.nonce} ${start.length}\n`);
-    await set(key, Buffer.concat([head, start, end]), options.attestation_ttl_ms);
-  }
+/** `memory` is the store of this gateway. */
+export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
+  const { attestation_ttl_ms } = options;
+  const { set, setInBatch, find, drop } = createEntries(connection, attestation_ttl_ms);
+  const markPending = (key: string) => void set(key, PENDING, PENDING_MS).catch(ignore);
+
+  /** The keys of responses that are not complete, each with those of its completion's ids. */
+  const running = new Map<string, Set<string>>();
+  const renewing = setInterval(() => {
+    for (const key of running.keys()) markPending(key);
+  }, RENEW_MS).unref();
 
   async function findOnServer(owner: Owner, id: string): Promise<Kept | null> {
     try {
-      return await fromServer(keyOf(owner, id));
+      return await find(keyOf(owner, id));
     } catch (cause) {
       throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
         cause,
@@ -133,7 +143,6 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
       if (completionId !== null) named.add(keyOf(owner, completionId));
       named.delete(key);
       running.delete(key);
-      const { attestation_ttl_ms } = options;
       const stored =
         'members' in attestation ? setInBatch(key, attestation) : set(key, attestation, attestation_ttl_ms);
       // When the attestation cannot be stored, for instance on a full server, the pending entry is removed.

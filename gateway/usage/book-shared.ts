@@ -15,6 +15,7 @@ import {
   sum,
   type UsageBook,
   type UsageRecord,
+  type Wanted,
 } from './usage.ts';
 
 const FLUSH_MS = 1_000;
@@ -113,41 +114,60 @@ export function createSharedBook(
   onLost: () => void,
   now: () => number = Date.now,
 ): UsageBook {
-  const reservations = new Reservations();
-  const waiting = new Map<string, WaitingRecord>();
-  /** Each key's tokens of today as last read, for use while the store cannot be reached. */
-  const lastRead = new Map<string, { readonly day: string; readonly tokens: number }>();
-  /** The day of each reservation that the store may have, by its request. */
-  const reservedOn = new Map<string, string>();
-  let ended: EndedReservation[] = [];
-  let sent: Batch | null = null;
-  let flushing: Promise<void> | null = null;
-  const timer = setInterval(() => void flush(), FLUSH_MS).unref();
-  let settling: NodeJS.Timeout | null = null;
+  return new SharedBook(connection, admission, onLost, now);
+}
 
-  function put(record: WaitingRecord): void {
+class SharedBook implements UsageBook {
+  readonly #connection: Connection;
+  readonly #admission: Pick<Connection, 'run'>;
+  readonly #onLost: () => void;
+  readonly #now: () => number;
+  readonly #reservations = new Reservations();
+  readonly #waiting = new Map<string, WaitingRecord>();
+  /** Each key's tokens of today as last read, for use while the store cannot be reached. */
+  readonly #lastRead = new Map<string, { readonly day: string; readonly tokens: number }>();
+  /** The day of each reservation that the store may have, by its request. */
+  readonly #reservedOn = new Map<string, string>();
+  #ended: EndedReservation[] = [];
+  #sent: Batch | null = null;
+  #flushing: Promise<void> | null = null;
+  readonly #timer = setInterval(() => void this.#flush(), FLUSH_MS).unref();
+  #settling: NodeJS.Timeout | null = null;
+
+  constructor(connection: Connection, admission: Pick<Connection, 'run'>, onLost: () => void, now: () => number) {
+    this.#connection = connection;
+    this.#admission = admission;
+    this.#onLost = onLost;
+    this.#now = now;
+  }
+
+  add(key: string, model: string, amounts: Amounts): void {
+    this.#put({ key, day: dayOf(this.#now()), model, amounts });
+  }
+
+  #put(record: WaitingRecord): void {
     const id = `${record.key} ${record.day} ${record.model}`;
-    const known = waiting.get(id);
+    const known = this.#waiting.get(id);
     if (known !== undefined) known.amounts = sum(known.amounts, record.amounts);
-    else if (waiting.size < MAX_WAITING) waiting.set(id, record);
-    else onLost();
+    else if (this.#waiting.size < MAX_WAITING) this.#waiting.set(id, record);
+    else this.#onLost();
   }
 
   /** Writes the waiting records. A failure is not logged here, as the connection logs its state, and the next flush tries again. */
-  function flush(): Promise<void> {
-    flushing ??= write()
+  #flush(): Promise<void> {
+    this.#flushing ??= this.#write()
       .catch(() => {})
       .finally(() => {
-        flushing = null;
+        this.#flushing = null;
       });
-    return flushing;
+    return this.#flushing;
   }
 
-  async function write(): Promise<void> {
-    while (sent !== null || waiting.size > 0 || ended.length > 0) {
-      sent ??= take();
-      const { id, records, ended: over } = sent;
-      await connection.run((client) =>
+  async #write(): Promise<void> {
+    while (this.#sent !== null || this.#waiting.size > 0 || this.#ended.length > 0) {
+      this.#sent ??= this.#take();
+      const { id, records, ended: over } = this.#sent;
+      await this.#connection.run((client) =>
         client.eval(WRITE, {
           keys: [
             `countersign:usage-batch:${id}`,
@@ -163,114 +183,111 @@ export function createSharedBook(
           ],
         }),
       );
-      for (const { key, day, amounts } of records) know(key, day, amounts.input_tokens + amounts.output_tokens);
+      for (const { key, day, amounts } of records) this.#know(key, day, amounts.input_tokens + amounts.output_tokens);
       // After their tokens, so that these are never counted as neither.
-      await connection.run((client) =>
+      await this.#connection.run((client) =>
         Promise.all(over.map(({ key, day, id }) => client.hDel(reservedKey(key, day), id))),
       );
-      sent = null;
+      this.#sent = null;
     }
   }
 
   /** Counts tokens that were written among those that the store has. */
-  function know(key: string, day: string, tokens: number): void {
-    const known = lastRead.get(key);
-    if (known?.day === day) lastRead.set(key, { day, tokens: known.tokens + tokens });
+  #know(key: string, day: string, tokens: number): void {
+    const known = this.#lastRead.get(key);
+    if (known?.day === day) this.#lastRead.set(key, { day, tokens: known.tokens + tokens });
   }
 
-  const knownToday = (key: string, day: string): number => {
-    const known = lastRead.get(key);
+  #knownToday(key: string, day: string): number {
+    const known = this.#lastRead.get(key);
     return known?.day === day ? known.tokens : 0;
-  };
+  }
 
-  function take(): Batch {
-    const ids = [...waiting.keys()].slice(0, MAX_BATCH);
-    const records = ids.map((id) => waiting.get(id) as WaitingRecord);
-    for (const id of ids) waiting.delete(id);
-    const over = ended.slice(0, MAX_BATCH);
-    ended = ended.slice(MAX_BATCH);
+  #take(): Batch {
+    const ids = [...this.#waiting.keys()].slice(0, MAX_BATCH);
+    const records = ids.map((id) => this.#waiting.get(id) as WaitingRecord);
+    for (const id of ids) this.#waiting.delete(id);
+    const over = this.#ended.slice(0, MAX_BATCH);
+    this.#ended = this.#ended.slice(MAX_BATCH);
     return { id: randomUUID(), records, ended: over };
   }
 
-  const unwritten = (key: string, day: string): number => {
+  #unwritten(key: string, day: string): number {
     let tokens = 0;
-    for (const one of [...(sent?.records ?? []), ...waiting.values()])
+    for (const one of [...(this.#sent?.records ?? []), ...this.#waiting.values()])
       if (one.key === key && one.day === day) tokens += one.amounts.input_tokens + one.amounts.output_tokens;
     return tokens;
-  };
+  }
 
-  function release(key: string, id: string): void {
-    reservations.delete(key, id);
-    const day = reservedOn.get(id);
+  async records(key: string): Promise<UsageRecord[]> {
+    await this.#flush();
+    const first = firstDay(this.#now());
+    const months = [...new Set([first.slice(0, 7), dayOf(this.#now()).slice(0, 7)])];
+    try {
+      const hashes = await Promise.all(
+        months.map((month) => this.#connection.run((client) => client.hGetAll(monthKey(key, month)))),
+      );
+      return recordsOf(hashes, first);
+    } catch (cause) {
+      throw new Problem('store_unavailable', 'The store that usage is kept in cannot be reached.', {
+        cause,
+        retryAfterSeconds: RETRY_SECONDS,
+      });
+    }
+  }
+
+  tokensToday(key: string): number {
+    const day = dayOf(this.#now());
+    return this.#knownToday(key, day) + this.#unwritten(key, day) + this.#reservations.of(key);
+  }
+
+  async reserve(key: string, id: string, wanted: Wanted): Promise<Reserved> {
+    const day = dayOf(this.#now());
+    const { limit, least, most } = wanted;
+    const now_s = Math.floor(this.#now() / 1000);
+    // What this gateway has not written yet is not in the store.
+    const room = limit - this.#unwritten(key, day);
+    const numbers = [room, least, most, this.#knownToday(key, day), TOKENS_KEPT_S].map(String);
+    const over = this.#ended.filter((one) => one.key === key && one.day === day).slice(0, MAX_BATCH);
+    this.#reservedOn.set(id, day);
+    let reserved: Reserved;
+    try {
+      const [tokens = -1, used = 0, spent = 0] = (await this.#admission.run((client) =>
+        client.eval(RESERVE, {
+          keys: [tokensKey(key, day), reservedKey(key, day)],
+          arguments: [String(now_s), String(now_s + RESERVED_S), id, ...numbers, ...over.map((one) => one.id)],
+        }),
+      )) as number[];
+      this.#ended = this.#ended.filter((one) => !over.includes(one));
+      this.#lastRead.set(key, { day, tokens: spent });
+      reserved = { tokens: tokens < 0 ? null : tokens, used: used + limit - room };
+    } catch {
+      reserved = grant(wanted, this.tokensToday(key));
+    }
+    if (reserved.tokens === null) this.release(key, id);
+    else this.#reservations.add(key, id, reserved.tokens);
+    return reserved;
+  }
+
+  release(key: string, id: string): void {
+    this.#reservations.delete(key, id);
+    const day = this.#reservedOn.get(id);
     if (day === undefined) return;
-    reservedOn.delete(id);
+    this.#reservedOn.delete(id);
     // One that is forgotten expires.
-    if (ended.length < MAX_WAITING) ended.push({ key, day, id });
-    settling ??= setTimeout(() => {
-      settling = null;
-      void flush();
+    if (this.#ended.length < MAX_WAITING) this.#ended.push({ key, day, id });
+    this.#settling ??= setTimeout(() => {
+      this.#settling = null;
+      void this.#flush();
     }, SETTLE_MS).unref();
   }
 
-  const tokensToday = (key: string): number => {
-    const day = dayOf(now());
-    return knownToday(key, day) + unwritten(key, day) + reservations.of(key);
-  };
-
-  return {
-    add: (key, model, amounts) => put({ key, day: dayOf(now()), model, amounts }),
-    async records(key) {
-      await flush();
-      const first = firstDay(now());
-      const months = [...new Set([first.slice(0, 7), dayOf(now()).slice(0, 7)])];
-      try {
-        const hashes = await Promise.all(
-          months.map((month) => connection.run((client) => client.hGetAll(monthKey(key, month)))),
-        );
-        return recordsOf(hashes, first);
-      } catch (cause) {
-        throw new Problem('store_unavailable', 'The store that usage is kept in cannot be reached.', {
-          cause,
-          retryAfterSeconds: RETRY_SECONDS,
-        });
-      }
-    },
-    tokensToday,
-    async reserve(key, id, wanted) {
-      const day = dayOf(now());
-      const { limit, least, most } = wanted;
-      const now_s = Math.floor(now() / 1000);
-      // What this gateway has not written yet is not in the store.
-      const room = limit - unwritten(key, day);
-      const numbers = [room, least, most, knownToday(key, day), TOKENS_KEPT_S].map(String);
-      const over = ended.filter((one) => one.key === key && one.day === day).slice(0, MAX_BATCH);
-      reservedOn.set(id, day);
-      let reserved: Reserved;
-      try {
-        const [tokens = -1, used = 0, spent = 0] = (await admission.run((client) =>
-          client.eval(RESERVE, {
-            keys: [tokensKey(key, day), reservedKey(key, day)],
-            arguments: [String(now_s), String(now_s + RESERVED_S), id, ...numbers, ...over.map((one) => one.id)],
-          }),
-        )) as number[];
-        ended = ended.filter((one) => !over.includes(one));
-        lastRead.set(key, { day, tokens: spent });
-        reserved = { tokens: tokens < 0 ? null : tokens, used: used + limit - room };
-      } catch {
-        reserved = grant(wanted, tokensToday(key));
-      }
-      if (reserved.tokens === null) release(key, id);
-      else reservations.add(key, id, reserved.tokens);
-      return reserved;
-    },
-    release,
-    async close() {
-      clearInterval(timer);
-      clearTimeout(settling ?? undefined);
-      await flush();
-      if ((sent?.records.length ?? 0) > 0 || waiting.size > 0) onLost();
-    },
-  };
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    clearTimeout(this.#settling ?? undefined);
+    await this.#flush();
+    if ((this.#sent?.records.length ?? 0) > 0 || this.#waiting.size > 0) this.#onLost();
+  }
 }
 
 /** Fields are `day name model`, with a name of {@link AMOUNTS}. */
