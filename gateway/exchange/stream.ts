@@ -34,171 +34,191 @@ export function streamDelivery(
   const { streamForm, choices } = exchange;
   if (streamForm === null)
     throw new Problem('backend_bad_response', 'The backend streams where no stream can be attested.');
+  const deliver = <E>(recorder: StreamRecorder<E>) =>
+    new StreamDelivery(recorder, head, port, exchange, attestor, max_answer_bytes);
   return streamForm === 'completion'
-    ? deliver(new Recorder(max_answer_bytes, choices), head, port, exchange, attestor, max_answer_bytes)
-    : deliver(new NamedRecorder(streamForm, max_answer_bytes), head, port, exchange, attestor, max_answer_bytes);
+    ? deliver(new Recorder(max_answer_bytes, choices))
+    : deliver(new NamedRecorder(streamForm, max_answer_bytes));
 }
 
 /** Sends only events that were hashed, in the form in which the gateway writes them, and comments of its own. */
-function deliver<E>(
-  recorder: StreamRecorder<E>,
-  head: ResponseHead,
-  port: Port,
-  exchange: TeeExchange,
-  attestor: Attestor,
-  max_answer_bytes: number,
-): Delivery {
-  const { outgoing } = exchange;
-  const { reader } = recorder;
+class StreamDelivery<E> implements Delivery {
+  readonly #recorder: StreamRecorder<E>;
+  readonly #status: number;
+  readonly #port: Port;
+  readonly #exchange: TeeExchange;
+  readonly #attestor: Attestor;
+  readonly #max_answer_bytes: number;
+  readonly #write: (bytes: Uint8Array) => void;
   /** The event with the finish reason and the events after it, in order. Empty until such an event arrives. */
-  let held: Held<E>[] = [];
-  let ended = false;
+  #held: Held<E>[] = [];
+  #ended = false;
   /** The first ids that the response had. The attestation is found under them, under its last one, and under the gateway's own. */
-  const ids = new Set<string>();
-  let comments = 0;
-  let drainTimer: NodeJS.Timeout | null = null;
-  const write = backpressureWriter(exchange, port);
+  readonly #ids = new Set<string>();
+  #comments = 0;
+  #drainTimer: NodeJS.Timeout | null = null;
 
-  outgoing.writeHead(head.status, { ...headersOf(head, true), 'content-type': STREAM_TYPE });
-  outgoing.flushHeaders();
-
-  function forward(events: readonly E[]): void {
-    if (events.length > 0) write(recorder.write(events));
+  constructor(
+    recorder: StreamRecorder<E>,
+    head: ResponseHead,
+    port: Port,
+    exchange: TeeExchange,
+    attestor: Attestor,
+    max_answer_bytes: number,
+  ) {
+    this.#recorder = recorder;
+    this.#status = head.status;
+    this.#port = port;
+    this.#exchange = exchange;
+    this.#attestor = attestor;
+    this.#max_answer_bytes = max_answer_bytes;
+    this.#write = backpressureWriter(exchange, port);
+    exchange.outgoing.writeHead(head.status, { ...headersOf(head, true), 'content-type': STREAM_TYPE });
+    exchange.outgoing.flushHeaders();
   }
 
-  function takeChunk(chunk: Buffer): void {
-    exchange.hold(chunk);
+  data(chunk: Buffer): void {
+    this.#guarded(() => this.#takeChunk(chunk));
+  }
+
+  end(): void {
+    clearTimeout(this.#drainTimer ?? undefined);
+    this.#guarded(() => {
+      const last = this.#recorder.reader.end();
+      if (last !== null) this.#handleEvents([last]);
+      if (!this.#ended) this.#finish(false);
+    });
+  }
+
+  fail(problem: Problem): void {
+    clearTimeout(this.#drainTimer ?? undefined);
+    this.#guarded(() => this.#endWithError(problem));
+  }
+
+  #forward(events: readonly E[]): void {
+    if (events.length > 0) this.#write(this.#recorder.write(events));
+  }
+
+  #takeChunk(chunk: Buffer): void {
+    this.#exchange.hold(chunk);
     const events: E[] = [];
     try {
-      reader.push(chunk, events);
+      this.#recorder.reader.push(chunk, events);
     } finally {
       // The events before an invalid line are still delivered.
-      handleEvents(events);
+      this.#handleEvents(events);
     }
-    if (reader.comments > comments && !ended) write(WAITING);
-    comments = reader.comments;
+    if (this.#recorder.reader.comments > this.#comments && !this.#ended) this.#write(WAITING);
+    this.#comments = this.#recorder.reader.comments;
   }
 
-  function handleEvents(events: readonly E[]): void {
+  #handleEvents(events: readonly E[]): void {
     let ready: E[] = [];
     for (const event of events) {
-      const observed = observe(event, ready);
+      const observed = this.#observe(event, ready);
       if (observed.kind === 'done' || observed.kind === 'error') {
-        forward(ready);
+        this.#forward(ready);
         return observed.kind === 'done'
-          ? finish(true)
-          : endWithError(
+          ? this.#finish(true)
+          : this.#endWithError(
               new Problem('backend_bad_response', 'The backend sent an error in its stream.'),
               observed.event,
             );
       }
       // Another choice goes on, so the held chunk was not the last one with a finish reason.
-      if (observed.live && held.length > 0 && recorder.mayRelease(observed.kind === 'finish')) {
-        forward(ready);
-        forward(held.map((one) => one.event));
+      if (observed.live && this.#held.length > 0 && this.#recorder.mayRelease(observed.kind === 'finish')) {
+        this.#forward(ready);
+        this.#forward(this.#held.map((one) => one.event));
         ready = [];
-        held = [];
+        this.#held = [];
       }
-      if (held.length === 0 && observed.kind !== 'finish') {
+      if (this.#held.length === 0 && observed.kind !== 'finish') {
         ready.push(event);
         continue;
       }
-      forward(ready);
+      this.#forward(ready);
       ready = [];
-      held.push({ event, finish: observed.kind === 'finish' });
+      this.#held.push({ event, finish: observed.kind === 'finish' });
     }
-    forward(ready);
+    this.#forward(ready);
     // Until the backend ends its stream, or this time is over, an invalid event still fails the response.
-    if (recorder.complete)
-      drainTimer ??= setTimeout(() => !outgoing.destroyed && guarded(() => finish(true)), AFTER_DONE_MS);
+    if (this.#recorder.complete)
+      this.#drainTimer ??= setTimeout(
+        () => !this.#exchange.outgoing.destroyed && this.#guarded(() => this.#finish(true)),
+        AFTER_DONE_MS,
+      );
   }
 
   /** Observes an event. When it is invalid, the events before it are still sent. */
-  function observe(event: E, ready: readonly E[]): Observed {
+  #observe(event: E, ready: readonly E[]): Observed {
     try {
-      const observed = recorder.observe(event);
-      const { completionId } = recorder;
-      if (completionId !== null && ids.size < MAX_IDS && !ids.has(completionId)) {
-        ids.add(completionId);
-        attestor.name(exchange, completionId);
+      const observed = this.#recorder.observe(event);
+      const { completionId } = this.#recorder;
+      if (completionId !== null && this.#ids.size < MAX_IDS && !this.#ids.has(completionId)) {
+        this.#ids.add(completionId);
+        this.#attestor.name(this.#exchange, completionId);
       }
       return observed;
     } catch (error) {
-      forward(ready);
+      this.#forward(ready);
       throw error;
     }
   }
 
   /** `open`: the backend's stream may still be open. */
-  function finish(open: boolean): void {
-    const folded = recorder.finish();
-    ended = true;
-    clearTimeout(drainTimer ?? undefined);
+  #finish(open: boolean): void {
+    const folded = this.#recorder.finish();
+    this.#ended = true;
+    clearTimeout(this.#drainTimer ?? undefined);
     // The backend should end its response after the last event. If it does not in time, its connection is closed.
-    if (open) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
-    void sendAttested(folded).catch((error) => {
-      if (!outgoing.destroyed) endWithError(asProblem(error));
+    if (open) this.#drainTimer = setTimeout(() => this.#port.cancel(), AFTER_DONE_MS);
+    void this.#sendAttested(folded).catch((error) => {
+      if (!this.#exchange.outgoing.destroyed) this.#endWithError(asProblem(error));
     });
   }
 
-  async function sendAttested(folded: Folded): Promise<void> {
-    const keepalive = setInterval(() => outgoing.write(ATTESTING), KEEPALIVE_MS);
+  async #sendAttested(folded: Folded): Promise<void> {
+    const keepalive = setInterval(() => this.#exchange.outgoing.write(ATTESTING), KEEPALIVE_MS);
     try {
-      const { json } = await attestor.attest(exchange, folded, port.onDisconnect);
-      const last = held.findLastIndex((one) => one.finish);
-      for (const [i, { event }] of held.entries()) {
-        const attested = i === last && exchange.spliced;
-        for (const part of attested ? recorder.withAttestation(event, json) : [recorder.write([event])])
-          outgoing.write(part);
+      const { json } = await this.#attestor.attest(this.#exchange, folded, this.#port.onDisconnect);
+      const last = this.#held.findLastIndex((one) => one.finish);
+      for (const [i, { event }] of this.#held.entries()) {
+        const attested = i === last && this.#exchange.spliced;
+        for (const part of attested ? this.#recorder.withAttestation(event, json) : [this.#recorder.write([event])])
+          this.#exchange.outgoing.write(part);
       }
-      outgoing.end(recorder.last);
-      port.done({ status: head.status, tee: 'attested' });
+      this.#exchange.outgoing.end(this.#recorder.last);
+      this.#port.done({ status: this.#status, tee: 'attested' });
     } finally {
       clearInterval(keepalive);
     }
   }
 
   /** Ends the stream with an error event in place of the finish chunk: `problem`, or the backend's own error. */
-  function endWithError(problem: Problem, event = recorder.errorEvent(problem)): void {
-    ended = true;
-    clearTimeout(drainTimer ?? undefined);
-    port.cancel();
-    outgoing.end(event);
-    port.done({ status: head.status, tee: 'failed', problem });
+  #endWithError(problem: Problem, event = this.#recorder.errorEvent(problem)): void {
+    this.#ended = true;
+    clearTimeout(this.#drainTimer ?? undefined);
+    this.#port.cancel();
+    this.#exchange.outgoing.end(event);
+    this.#port.done({ status: this.#status, tee: 'failed', problem });
   }
 
-  function problemOf(error: unknown): Problem {
+  #problemOf(error: unknown): Problem {
     if (!(error instanceof SseError)) return asProblem(error);
-    if (error.reason === 'too_large') return answerTooLarge(max_answer_bytes);
+    if (error.reason === 'too_large') return answerTooLarge(this.#max_answer_bytes);
     return new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`);
   }
 
-  function guarded(step: () => void): void {
-    if (ended) return;
+  #guarded(step: () => void): void {
+    if (this.#ended) return;
     try {
       step();
     } catch (error) {
       // The stream may already have ended, for instance with a backend's error, before this error occurred.
-      if (ended) return;
-      endWithError(problemOf(error));
+      if (this.#ended) return;
+      this.#endWithError(this.#problemOf(error));
     }
   }
-
-  return {
-    data: (chunk) => guarded(() => takeChunk(chunk)),
-    end: () => {
-      clearTimeout(drainTimer ?? undefined);
-      guarded(() => {
-        const last = reader.end();
-        if (last !== null) handleEvents([last]);
-        if (!ended) finish(false);
-      });
-    },
-    fail: (problem) => {
-      clearTimeout(drainTimer ?? undefined);
-      guarded(() => endWithError(problem));
-    },
-  };
 }
 
 // The gateway's own comments.
