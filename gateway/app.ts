@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import { FAILURE_CODES } from '../verify/service.ts';
 import { createAttestor } from './attestation/attest.ts';
 import { type Attestor, REFUSAL_CODES, type Sidecar, type Store } from './attestation/interfaces.ts';
-import { createChecker } from './attestation/sessions.ts';
+import { type Checker, createChecker } from './attestation/sessions.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
 import { createMemoryStore } from './attestation/store-memory.ts';
 import { createSharedStore } from './attestation/store-shared.ts';
@@ -209,31 +209,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   // An alert on the first refusal needs a value before it.
   for (const code of [...REFUSAL_CODES, ...FAILURE_CODES]) telemetry.metrics.sidecarRefusals.inc({ code }, 0);
   const checker = createChecker();
-  const sidecar = createSidecar({
-    sidecar_socket: config.sidecar_socket,
-    sidecar_uid: config.sidecar_uid,
-    attest_timeout_ms: config.attest_timeout_ms,
-    max_attestations_waiting: config.max_attestations_waiting,
-    permits: createPermits({
-      max_permits: config.max_attestations_in_flight,
-      max_waiting: config.max_attestations_waiting,
-    }),
-    allow_simulated: config.allow_simulated,
-    checker,
-    onState(state, reason, refused) {
-      if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
-      const expected = state === 'connected' || state === 'closed';
-      if (refused === null) return log[expected ? 'info' : 'warn']({ state, reason }, 'sidecar');
-      telemetry.metrics.sidecarRefusals.inc({ code: refused.code });
-      log.error({ state, reason, code: refused.code }, 'sidecar');
-    },
-    onRetry: () => telemetry.metrics.sidecarRetries.inc(),
-    onProcessor: () => sealing?.connected(),
-    onKeys: (keys) => sealing?.received(keys),
-    onSession: ({ statement }) => sealing?.sessionNames(statement),
-    onSigned: telemetry.signed,
-    batches: config.batch === 'auto',
-  });
+  const sidecar = openSidecar(config, log, telemetry, checker, () => sealing);
   const sealing = config.sealed === 'off' ? null : createSealingKeys(admitOnce, (keys) => sidecar.sendKeys(keys), log);
   const offload = createOffload();
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms);
@@ -289,6 +265,41 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       await telemetry.close();
     },
   };
+}
+
+/** `sealing`: the keys for sealed requests. They are made after this sidecar, to which they are sent. */
+function openSidecar(
+  config: GatewayConfig,
+  log: Logger,
+  telemetry: Telemetry,
+  checker: Checker,
+  sealing: () => SealingKeys | null,
+): Sidecar {
+  return createSidecar({
+    sidecar_socket: config.sidecar_socket,
+    sidecar_uid: config.sidecar_uid,
+    attest_timeout_ms: config.attest_timeout_ms,
+    max_attestations_waiting: config.max_attestations_waiting,
+    permits: createPermits({
+      max_permits: config.max_attestations_in_flight,
+      max_waiting: config.max_attestations_waiting,
+    }),
+    allow_simulated: config.allow_simulated,
+    checker,
+    onState(state, reason, refused) {
+      if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
+      const expected = state === 'connected' || state === 'closed';
+      if (refused === null) return log[expected ? 'info' : 'warn']({ state, reason }, 'sidecar');
+      telemetry.metrics.sidecarRefusals.inc({ code: refused.code });
+      log.error({ state, reason, code: refused.code }, 'sidecar');
+    },
+    onRetry: () => telemetry.metrics.sidecarRetries.inc(),
+    onProcessor: () => sealing()?.connected(),
+    onKeys: (keys) => sealing()?.received(keys),
+    onSession: ({ statement }) => sealing()?.sessionNames(statement),
+    onSigned: telemetry.signed,
+    batches: config.batch === 'auto',
+  });
 }
 
 /**

@@ -42,14 +42,11 @@ export function registerGauges(
     'Answers that wait for their attestation. A router can score it.',
     () => sidecar.pending,
   );
-  new Gauge({
-    name: 'countersign_signing_queue_age_seconds',
-    help: 'How long the oldest of them has waited; 0 where none waits.',
-    registers,
-    collect() {
-      this.set(sidecar.oldest_ms / 1000);
-    },
-  });
+  gauge(
+    'countersign_signing_queue_age_seconds',
+    'How long the oldest of them has waited; 0 where none waits.',
+    () => sidecar.oldest_ms / 1000,
+  );
   gauge('countersign_store_entries', 'Attestations that are kept for retrieval, pending ones included.', () => {
     return store.usage.entries;
   });
@@ -73,29 +70,47 @@ export function registerGauges(
       else this.set(Number(store.reachable));
     },
   });
-  const ofAudit = (name: string, help: string, read: (state: AuditState) => number) =>
+  registerAudit(registry, audit);
+  registerSidecar(registry, sidecar);
+  new Gauge({
+    name: 'countersign_build_info',
+    help: 'Always 1; the label is what runs.',
+    labelNames: ['version'] as const,
+    registers,
+  }).set({ version }, 1);
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
+  // These gauges have a counter's name, which promtool rejects. `nodejs_active_resources` has the same numbers by type.
+  for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
+}
+
+function registerAudit(registry: Registry, audit: AuditLog | null): void {
+  const gauge = (name: string, help: string, read: (state: AuditState) => number) =>
     new Gauge({
       name,
       help,
-      registers,
+      registers: [registry],
       collect() {
         if (audit === null) this.remove();
         else this.set(read(audit.state()));
       },
     });
-  ofAudit(
+  gauge(
     'countersign_audit_lines',
     "The number of the audit log's last line. Lines cut off its end show here.",
     ({ lines }) => lines,
   );
-  ofAudit('countersign_audit_failing', 'Whether the audit log cannot be written now: 1 or 0.', ({ failing }) =>
+  gauge('countersign_audit_failing', 'Whether the audit log cannot be written now: 1 or 0.', ({ failing }) =>
     Number(failing !== null),
   );
-  ofAudit(
+  gauge(
     'countersign_audit_lost',
     'Requests that the audit log has no line of, because the disk took nothing.',
     ({ lost }) => lost,
   );
+}
+
+function registerSidecar(registry: Registry, sidecar: GaugeSources['sidecar']): void {
+  const registers = [registry];
   new Gauge({
     name: 'countersign_sidecar_state',
     help: 'The connection to the sidecar: 1 for the state it is in.',
@@ -140,15 +155,6 @@ export function registerGauges(
     "Unix time at which Intel's collateral ends. It is fetched daily and holds for 30 days.",
     (ends) => ends.collateral_ms,
   );
-  new Gauge({
-    name: 'countersign_build_info',
-    help: 'Always 1; the label is what runs.',
-    labelNames: ['version'] as const,
-    registers,
-  }).set({ version }, 1);
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
-  // These gauges have a counter's name, which promtool rejects. `nodejs_active_resources` has the same numbers by type.
-  for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
 }
 
 /** Registers the metrics of the backends in BACKENDS_FILE. Without it there are none of these. */
