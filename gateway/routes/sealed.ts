@@ -125,7 +125,7 @@ export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
       return refuse(c, response, asProblem(problemOf(error)));
     }
     onOpened();
-    await serveOpened(c, request, response);
+    await serveOpened(c, request, response, serve, log);
   }
 
   /** Opens the first chunk, which shows that the request is for this key. Errors until then are sent in the clear. */
@@ -155,36 +155,42 @@ export function sealed(deps: SealedDeps, keys: SealingKeys, serve: Serve) {
     const sealer = new ResponseSealer(secrets, encryptWith(secrets.key));
     return { message: message(), response: new SealedResponse(c.env.outgoing, sealer) };
   }
+}
 
-  /** Passes the opened request to the app. A relayed response is written there, any other one here. */
-  async function serveOpened(c: Context, request: OpenedRequest, response: SealedResponse): Promise<void> {
-    const { method, url, headers } = request;
-    const fetched = new Request(`http://${headers.host}${url}`, { method, headers: headers as Record<string, string> });
-    try {
-      const bindings = { incoming: request, outgoing: response, sealed: true } as unknown as Bindings;
-      const written = await serve(fetched, bindings);
-      if (bindings.outcome === CLIENT_GONE) c.env.outcome = CLIENT_GONE;
-      if (response.headersSent || response.destroyed) return;
-      const body = Buffer.from(await written.arrayBuffer());
-      response.writeHead(written.status, { ...Object.fromEntries(written.headers), 'content-length': body.length });
-      response.end(method === 'HEAD' ? undefined : body);
-    } catch (error) {
-      // The app handles its own errors. An error that gets here has no response, and the client must not wait for one.
-      log.error({ id: c.env.id, ...where(error) }, 'internal error');
-      response.destroy();
-    } finally {
-      request.destroy();
-    }
+/** Passes the opened request to the app. A relayed response is written there, any other one here. */
+async function serveOpened(
+  c: Context,
+  request: OpenedRequest,
+  response: SealedResponse,
+  serve: Serve,
+  log: Logger,
+): Promise<void> {
+  const { method, url, headers } = request;
+  const fetched = new Request(`http://${headers.host}${url}`, { method, headers: headers as Record<string, string> });
+  try {
+    const bindings = { incoming: request, outgoing: response, sealed: true } as unknown as Bindings;
+    const written = await serve(fetched, bindings);
+    if (bindings.outcome === CLIENT_GONE) c.env.outcome = CLIENT_GONE;
+    if (response.headersSent || response.destroyed) return;
+    const body = Buffer.from(await written.arrayBuffer());
+    response.writeHead(written.status, { ...Object.fromEntries(written.headers), 'content-length': body.length });
+    response.end(method === 'HEAD' ? undefined : body);
+  } catch (error) {
+    // The app handles its own errors. An error that gets here has no response, and the client must not wait for one.
+    log.error({ id: c.env.id, ...where(error) }, 'internal error');
+    response.destroy();
+  } finally {
+    request.destroy();
   }
+}
 
-  /** The error is sealed too: its message may be about the content. */
-  function refuse(c: Context, response: SealedResponse, problem: Problem): void {
-    c.env.outcome = { status: problem.status, problem };
-    const body = JSON.stringify(problem.body);
-    const headers = { ...commonHeaders(newId()), ...problem.headers, 'content-type': 'application/json' };
-    response.writeHead(problem.status, { ...headers, 'content-length': Buffer.byteLength(body) });
-    response.end(body);
-  }
+/** The error is sealed too: its message may be about the content. */
+function refuse(c: Context, response: SealedResponse, problem: Problem): void {
+  c.env.outcome = { status: problem.status, problem };
+  const body = JSON.stringify(problem.body);
+  const headers = { ...commonHeaders(newId()), ...problem.headers, 'content-type': 'application/json' };
+  response.writeHead(problem.status, { ...headers, 'content-length': Buffer.byteLength(body) });
+  response.end(body);
 }
 
 const tooMany = () => new Problem('overloaded', 'Too many sealed requests are being opened.', { retryAfterSeconds: 1 });

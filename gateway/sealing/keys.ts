@@ -65,11 +65,6 @@ export function createSealingKeys(
     );
   }
 
-  async function make({ id, first_id, secrets }: Seed): Promise<KeySet> {
-    const keys = await makeKeys(first_id, secrets);
-    return { id, ...keys, hpke: Buffer.from(keys.document).toString('base64') };
-  }
-
   /** Uses the seeds from now on. */
   async function use(list: readonly Seed[]): Promise<void> {
     seeds.set(list);
@@ -132,17 +127,24 @@ export function createSealingKeys(
         waiting.add(wake);
       });
     },
-    find(header) {
-      for (const { id, keys } of keySets) {
-        const key = keys.find((one) => isFor(header, one));
-        if (key !== undefined) return { id, key };
-      }
-      return null;
-    },
+    find: (header) => findKey(keySets, header),
     async admit({ id }, enc) {
       const admission = seeds.admit(id, enc);
       if (admission !== 'admitted' || admitOnce === null) return admission;
       return (await admitOnce(enc)) ? 'admitted' : 'replayed';
     },
   };
+}
+
+async function make({ id, first_id, secrets }: Seed): Promise<KeySet> {
+  const keys = await makeKeys(first_id, secrets);
+  return { id, ...keys, hpke: Buffer.from(keys.document).toString('base64') };
+}
+
+function findKey(keySets: readonly KeySet[], header: RequestHeader): FoundKey | null {
+  for (const { id, keys } of keySets) {
+    const key = keys.find((one) => isFor(header, one));
+    if (key !== undefined) return { id, key };
+  }
+  return null;
 }

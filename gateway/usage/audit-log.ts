@@ -165,12 +165,7 @@ export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: 
       renameSync(old, file);
       return codeOf(error);
     }
-    try {
-      for (const one of max_files === 0 ? [] : rotatedFiles(file).slice(0, -max_files)) rmSync(one, { force: true });
-      return null;
-    } catch (error) {
-      return codeOf(error);
-    }
+    return removeOldest(file, max_files);
   }
 
   function end(): void {
@@ -206,6 +201,16 @@ export function rotatedFiles(file: string): string[] {
     .filter((name) => name.startsWith(prefix) && NUMBER.test(name.slice(prefix.length)))
     .sort()
     .map((name) => join(dirname(file), name));
+}
+
+/** Removes rotated files beyond `max_files`. @returns the error's code; null when it was done. */
+function removeOldest(file: string, max_files: number): string | null {
+  try {
+    for (const one of max_files === 0 ? [] : rotatedFiles(file).slice(0, -max_files)) rmSync(one, { force: true });
+    return null;
+  } catch (error) {
+    return codeOf(error);
+  }
 }
 
 interface Opened {
