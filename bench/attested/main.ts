@@ -8,7 +8,8 @@ import { measureCurve, type Point, pointOf } from './curve.ts';
 import { memoryOfLeaves } from './leaves.ts';
 import { type Answers, openStage, type Stage } from './stage.ts';
 
-const COLLECTIONS_MS = [0, 50, 200, 700] as const;
+const LONGEST_MS = 700;
+const COLLECTIONS_MS = [0, 50, 200, LONGEST_MS] as const;
 const OFFERED = 500;
 const MOONSHOT = 2_000;
 const LOAD_MS = 8_000;
@@ -43,67 +44,11 @@ export async function measureAttested(folder: string, say: (line: string) => voi
   const curve: Point[] = [];
   for (const collection_ms of COLLECTIONS_MS) {
     say(`collection ${collection_ms} ms …`);
-    const stage = await openStage(folder, { collection_ms });
-    const keep = (name: string, answers: Answers) => {
-      rows.push({ name, collection_ms, answers });
-      return answers;
-    };
-    await stage.offer({ rate: OFFERED, duration_ms: 3_000, tee: 'none' });
-    await stage.offer({ rate: OFFERED, duration_ms: 3_000, tee: 'batch' });
-    const plain = keep(`no tee, ${OFFERED}/s`, await stage.offer({ rate: OFFERED, duration_ms: LOAD_MS, tee: 'none' }));
-    const batch = keep(`batch, ${OFFERED}/s`, await stage.offer({ rate: OFFERED, duration_ms: LOAD_MS, tee: 'batch' }));
-    const most = collection_ms === 700 ? [MOONSHOT] : [];
-    const full = [[OFFERED, batch]] as [number, Answers][];
-    for (const rate of most)
-      full.push([rate, keep(`batch, ${rate}/s`, await stage.offer({ rate, duration_ms: LOAD_MS, tee: 'batch' }))]);
-    const alone = await oneClient(stage, collection_ms);
-    keep('one client, strict', alone.strict);
-    keep('one client, batch', alone.batch);
-    keep('strict, all that the GPU signs', await stage.saturate(Math.max(4_000, 8 * collection_ms)));
-    const beside = await besideBatches(stage, collection_ms);
-    keep(`strict beside batches of ${OFFERED}/s`, beside);
-    await stage.close();
-    if (collection_ms === 700) {
-      curve.push(...full.map(([rate, answers]) => pointOf('batch', rate, answers)));
-      const at = (share: number) => percentile(batch.latency_ms, share);
-      bars.push({
-        what: 'collection 700 ms, 500/s, batch: p99',
-        value: at(0.99),
-        unit: ' ms',
-        bar: 1_500,
-        moonshot: null,
-      });
-      bars.push({ what: '  of them not proven', value: batch.wrong, unit: '', bar: 0, moonshot: 0 });
-      const [slow, fast] = [alone.batch, alone.strict].map(({ latency_ms }) => median(latency_ms));
-      bars.push({
-        what: 'one client alone: batch against strict, p50',
-        value: (slow ?? 0) / (fast ?? 1),
-        unit: '×',
-        bar: 1.02,
-        moonshot: null,
-      });
-      bars.push({
-        what: 'CPU of gateway and sidecar for a proven answer at 500/s',
-        value: batch.cpu_us,
-        unit: ' µs',
-        bar: 250,
-        moonshot: 120,
-      });
-      bars.push({
-        what: 'the same against one without tee',
-        value: batch.cpu_us / plain.cpu_us,
-        unit: '×',
-        bar: 8,
-        moonshot: 4,
-      });
-      bars.push({
-        what: 'strict p99 beside a full load of batches, in collections',
-        value: percentile(beside.latency_ms, 0.99) / collection_ms,
-        unit: '×',
-        bar: 3,
-        moonshot: 2,
-      });
-    }
+    const measured = await measureCollection(folder, collection_ms);
+    rows.push(...measured.rows);
+    if (collection_ms !== LONGEST_MS) continue;
+    curve.push(...measured.batches.map(([rate, answers]) => pointOf('batch', rate, answers)));
+    bars.push(...barsOfLongest(measured));
   }
   say('latency over load …');
   curve.unshift(...(await measureCurve(folder)));
@@ -147,6 +92,70 @@ export async function measureAttested(folder: string, say: (line: string) => voi
     curve,
     machine: `${machine.cores} cores of ${machine.cpu}, ${machine.date.slice(0, 10)}`,
   };
+}
+
+interface Measured {
+  readonly rows: readonly Row[];
+  readonly plain: Answers;
+  readonly batch: Answers;
+  /** By the rate at which they were offered. */
+  readonly batches: readonly [number, Answers][];
+  readonly alone: { readonly strict: Answers; readonly batch: Answers };
+  readonly beside: Answers;
+}
+
+async function measureCollection(folder: string, collection_ms: number): Promise<Measured> {
+  const rows: Row[] = [];
+  const keep = (name: string, answers: Answers) => {
+    rows.push({ name, collection_ms, answers });
+    return answers;
+  };
+  const stage = await openStage(folder, { collection_ms });
+  await stage.offer({ rate: OFFERED, duration_ms: 3_000, tee: 'none' });
+  await stage.offer({ rate: OFFERED, duration_ms: 3_000, tee: 'batch' });
+  const plain = keep(`no tee, ${OFFERED}/s`, await stage.offer({ rate: OFFERED, duration_ms: LOAD_MS, tee: 'none' }));
+  const batch = keep(`batch, ${OFFERED}/s`, await stage.offer({ rate: OFFERED, duration_ms: LOAD_MS, tee: 'batch' }));
+  const batches: [number, Answers][] = [[OFFERED, batch]];
+  for (const rate of collection_ms === LONGEST_MS ? [MOONSHOT] : [])
+    batches.push([rate, keep(`batch, ${rate}/s`, await stage.offer({ rate, duration_ms: LOAD_MS, tee: 'batch' }))]);
+  const alone = await oneClient(stage, collection_ms);
+  keep('one client, strict', alone.strict);
+  keep('one client, batch', alone.batch);
+  keep('strict, all that the GPU signs', await stage.saturate(Math.max(4_000, 8 * collection_ms)));
+  const beside = await besideBatches(stage, collection_ms);
+  keep(`strict beside batches of ${OFFERED}/s`, beside);
+  await stage.close();
+  return { rows, plain, batch, batches, alone, beside };
+}
+
+function barsOfLongest({ plain, batch, alone, beside }: Measured): Bar[] {
+  const p99 = (answers: Answers) => percentile(answers.latency_ms, 0.99);
+  return [
+    { what: 'collection 700 ms, 500/s, batch: p99', value: p99(batch), unit: ' ms', bar: 1_500, moonshot: null },
+    { what: '  of them not proven', value: batch.wrong, unit: '', bar: 0, moonshot: 0 },
+    {
+      what: 'one client alone: batch against strict, p50',
+      value: median(alone.batch.latency_ms) / median(alone.strict.latency_ms),
+      unit: '×',
+      bar: 1.02,
+      moonshot: null,
+    },
+    {
+      what: 'CPU of gateway and sidecar for a proven answer at 500/s',
+      value: batch.cpu_us,
+      unit: ' µs',
+      bar: 250,
+      moonshot: 120,
+    },
+    { what: 'the same against one without tee', value: batch.cpu_us / plain.cpu_us, unit: '×', bar: 8, moonshot: 4 },
+    {
+      what: 'strict p99 beside a full load of batches, in collections',
+      value: p99(beside) / LONGEST_MS,
+      unit: '×',
+      bar: 3,
+      moonshot: 2,
+    },
+  ];
 }
 
 /** Strict and batch by turns, so that what the machine does meanwhile meets both alike. */
