@@ -14,7 +14,7 @@ import { readBody } from '../http/messages.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import type { Verdict, Verifier } from '../verifier/verifier.ts';
 
-const REPORTS = ['0', '1', 'ear'] as const;
+const REPORTS = ['0', '1'] as const;
 
 const query = z.object({
   report: z.enum(REPORTS).optional(),
