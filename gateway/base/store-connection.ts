@@ -105,6 +105,8 @@ export function createBreaker(connection: Pick<Connection, 'run'>): Pick<Connect
   let until_ms = 0;
 
   function failed(): void {
+    // Others were on their way when the breaker opened: they are no further failure of a trial.
+    if (Number.isFinite(until_ms) && performance.now() < until_ms) return;
     if (++late >= MAX_LATE) until_ms = performance.now() + delayAfter(late - MAX_LATE + 1, BREAK);
   }
 

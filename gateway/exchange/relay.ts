@@ -17,7 +17,7 @@ import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import type { Outgoing } from '../http/messages.ts';
-import { CLIENT_GONE, type Outcome, type Watch } from '../telemetry/telemetry.ts';
+import { CLIENT_GONE, type Outcome, type Watch } from '../telemetry/watch.ts';
 import { UsageChunkFilter } from './usage-chunk.ts';
 
 // One exchange: a client's request and its response.
@@ -260,8 +260,9 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange,
   const { outgoing } = exchange;
   const stream = mediaType(head.headers) === 'text/event-stream';
   const write = backpressureWriter(exchange, port);
+  const filter = stream && usageAsked ? new UsageChunkFilter() : null;
   function begin(): void {
-    if (head.length !== null) outgoing.setHeader('content-length', String(head.length));
+    if (head.length !== null && filter === null) outgoing.setHeader('content-length', String(head.length));
     outgoing.writeHead(head.status, headersOf(head, stream));
   }
   if (stream) {
@@ -269,7 +270,6 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange,
     outgoing.flushHeaders();
   }
   const scanner = new EventScanner();
-  const filter = stream && usageAsked ? new UsageChunkFilter() : null;
   return {
     data(chunk) {
       if (filter !== null) {

@@ -97,6 +97,19 @@ describe('streams of a key with a budget', () => {
     },
   );
 
+  it('have no length where their usage is taken out, though the backend names one', async () => {
+    stage = await startStage();
+    const url = await stage.gateway({}, ['a tokens-per-day=1000']);
+    const pieces = [role(), delta('a'), finish(), usage(), DONE];
+    stage.service.backend.script = (_request, response) =>
+      void response
+        .writeHead(200, { 'content-type': 'text/event-stream', 'content-length': pieces.join('').length })
+        .end(pieces.join(''));
+    const got = await chat(url, STREAM, bearer('a'));
+    expect([got.complete, got.headers['content-length']]).toEqual([true, undefined]);
+    expect(got.text).toBe(pieces.filter((piece) => piece !== usage()).join(''));
+  });
+
   it('leave the usage in where the client asked for it, and change nothing with tee', async () => {
     stage = await startStage();
     const url = await stage.gateway({}, ['a tokens-per-day=1000']);
