@@ -6,7 +6,7 @@ import type { FailureCode } from '../../verify/index.ts';
 import type { Outgoing } from '../http/messages.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
-import type { Watch } from '../telemetry/telemetry.ts';
+import type { Watch } from '../telemetry/watch.ts';
 
 /**
  * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with

@@ -1,5 +1,6 @@
 // The sidecar's sessions with its processor. Each is checked once, for all responses that are signed in it.
 import { hash, randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Batch } from '../../proto/attestation/batch.ts';
 import { readStatement } from '../../proto/attestation/statement.ts';
@@ -11,8 +12,10 @@ import { collateralEnd } from '../../verify/service.ts';
 import { delayAfter } from '../base/backoff.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../base/bounds.ts';
 import { Problem } from '../base/problem.ts';
+import { createPermits, OwnerLimit } from '../limits/concurrency.ts';
+import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread } from '../offload/thread.ts';
-import type { Session, SessionEnds } from './interfaces.ts';
+import type { Session, SessionEnds, Sidecar } from './interfaces.ts';
 import type { Link } from './sidecar-link.ts';
 
 /** A response may still be signed in an earlier session, so the last few are kept. */
@@ -180,6 +183,51 @@ function problemOf({ code, message, retry_after_ms }: Failed): Problem {
   return new Problem('attestation_unavailable', `The sidecar made no session: ${message} (${code}).`, {
     retryAfterSeconds,
   });
+}
+
+// Sessions with a client's challenge. Each costs a signature of every GPU, so they are made one at a time, in turns by API key.
+
+/** Challenges that wait, in total. Past it, one of the owner with the most is refused. */
+const MAX_WAITING = 256;
+const MAX_OF_KEY = 16;
+/** Several keys may have one address: all have it behind a proxy, unless CLIENT_ADDRESS_HEADER is set. */
+const MAX_OF_ADDRESS = 64;
+/** The longest rest after a challenge. One that took longer has mostly waited. */
+const MAX_REST_MS = 5_000;
+
+/** Returns a session that contains the challenge. @throws {ClientGone} @throws {Problem} as {@link Sidecar.challenge}, and rate_limit_exceeded */
+export type Challenges = (challenge: string, waiter: Waiter, address: string) => Promise<Session>;
+
+export function createChallenges(sidecar: Pick<Sidecar, 'challenge'>, timeout_ms: number): Challenges {
+  const permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING });
+  const queue = new ThreadQueue(permits, 'Too many challenges wait.');
+  const ofKey = new OwnerLimit(MAX_OF_KEY, 'challenges of one API key or address');
+  const ofAddress = new OwnerLimit(MAX_OF_ADDRESS, 'challenges from one address');
+
+  async function wait(challenge: string, waiter: Waiter): Promise<Session> {
+    const until_ms = performance.now() + timeout_ms;
+    const { promise, resolve, reject } = Promise.withResolvers<Session>();
+    const waiting = new AbortController();
+    const timer = setTimeout(() => waiting.abort(timedOut()), timeout_ms);
+    const make = async () => {
+      const began_ms = performance.now();
+      resolve(await sidecar.challenge(challenge, until_ms - began_ms));
+      // The permit stays taken for as long again, so that challenges leave at least half of the GPU's time to answers.
+      await delay(Math.min(performance.now() - began_ms, MAX_REST_MS), undefined, { ref: false });
+    };
+    queue.run(waiter, make, waiting.signal).catch(reject);
+    return promise.finally(() => clearTimeout(timer));
+  }
+
+  return async (challenge, waiter, address) => {
+    const leaveKey = ofKey.acquire(waiter.owner);
+    try {
+      const leaveAddress = ofAddress.acquire(address);
+      return await wait(challenge, waiter).finally(leaveAddress);
+    } finally {
+      leaveKey();
+    }
+  };
 }
 
 // Checks the sidecar's attestations and sessions. The checks run on a thread: a signature check takes a millisecond, and parsing the data

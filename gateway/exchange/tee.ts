@@ -14,7 +14,7 @@ import type { Outgoing } from '../http/messages.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Tee } from '../offload/jobs.ts';
-import type { Outcome, Watch } from '../telemetry/telemetry.ts';
+import type { Outcome, Watch } from '../telemetry/watch.ts';
 import { type Delivery, mediaType, type Port, type TeeExchange } from './relay.ts';
 import { streamDelivery } from './stream.ts';
 import { wholeDelivery } from './whole.ts';

@@ -1,9 +1,8 @@
 // GET {the request's path}/{id}/attestation: returns a stored attestation, for clients that drop unknown members.
 // GET /v1/attestation/session: returns the current session to everybody, or to API keys a session with the caller's challenge.
 import { isDigest } from '../../proto/bytes.ts';
-import { createChallenges } from '../attestation/challenges.ts';
 import type { Sidecar, Store } from '../attestation/interfaces.ts';
-import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
+import { createChallenges, noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';

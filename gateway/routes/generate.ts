@@ -13,7 +13,7 @@ import type { Caller } from '../keys/keys.ts';
 import { checkPath } from '../keys/models.ts';
 import type { Endpoint } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
+import type { Operation, Outcome, Watch } from '../telemetry/watch.ts';
 import type { UsageBook } from '../usage/usage.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };

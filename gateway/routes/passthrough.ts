@@ -17,7 +17,8 @@ import { checkRoute } from '../keys/keys.ts';
 import { checkPath } from '../keys/models.ts';
 import { beginsObject, type PassThrough } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import type { Operation, Telemetry } from '../telemetry/telemetry.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
+import type { Operation } from '../telemetry/watch.ts';
 import type { Estimate } from '../usage/budget.ts';
 import type { UsageBook } from '../usage/usage.ts';
 

@@ -36,7 +36,8 @@ import {
   problemOf,
 } from '../sealing/opened-request.ts';
 import { encryptWith, SealedResponse } from '../sealing/sealed-response.ts';
-import { CLIENT_GONE, type Telemetry } from '../telemetry/telemetry.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
+import { CLIENT_GONE } from '../telemetry/watch.ts';
 
 /** Serves an opened request: the app's `fetch`. */
 type Serve = (request: Request, bindings: Bindings) => Response | Promise<Response>;
