@@ -29,7 +29,7 @@ import { checkPath } from '../../gateway/keys/models.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, modelInForm, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
-import { Watch } from '../../gateway/telemetry/telemetry.ts';
+import { Watch } from '../../gateway/telemetry/watch.ts';
 import { TokenReader } from '../../gateway/usage/tokens.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';

@@ -1,9 +1,11 @@
 // Starts what a test needs: a gateway on a free port, a sidecar on a socket of its own, and any backend between them.
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
+import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { createSimulatedAttester } from '../../demo/twin/gpu.ts';
 import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/base/config.ts';
@@ -163,6 +165,26 @@ export async function startService(
       await sidecar.close();
       await backend.close();
       folder.remove();
+    },
+  };
+}
+
+type Processor = Parameters<typeof createSimulatedCpu>[0]['type'];
+
+/** A service whose sidecar has a simulated processor, and attests nothing without it. `root`: PEM of the test roots of both. */
+export async function startServiceWithProcessor(
+  env: Record<string, string> = {},
+  type: Processor = 'TDX',
+): Promise<Service & { readonly root: string }> {
+  const roots = temporaryFolder();
+  const collector = await createSimulatedCpu({ type, rootDir: roots.path });
+  const service = await startService(env, { cpu: { collector, required: true } });
+  return {
+    ...service,
+    root: (service.sidecar.attester.simulated?.root ?? '') + (collector.simulated?.root ?? ''),
+    async close() {
+      await service.close();
+      roots.remove();
     },
   };
 }

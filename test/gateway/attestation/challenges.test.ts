@@ -2,8 +2,8 @@
 import { EventEmitter } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
-import { createChallenges } from '../../../gateway/attestation/challenges.ts';
 import type { Session } from '../../../gateway/attestation/interfaces.ts';
+import { createChallenges } from '../../../gateway/attestation/sessions.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { type Answer, ask, CHAT, chat } from '../../support/client.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';

@@ -4,7 +4,6 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { buildApp } from '../../../gateway/app.ts';
 import { loadConfig, VERSION } from '../../../gateway/base/config.ts';
 import { STATUS } from '../../../gateway/base/problem.ts';
@@ -13,7 +12,14 @@ import { CHECKS, CPU_CHECKS, LEVELS } from '../../../verify/index.ts';
 import { FAILURE_CODES } from '../../../verify/service.ts';
 import { answer, chatAnswer, chatStream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
-import { eventually, type Folder, type Service, SILENT, startService, temporaryFolder } from '../../support/harness.ts';
+import {
+  eventually,
+  type Folder,
+  type Service,
+  SILENT,
+  startServiceWithProcessor,
+  temporaryFolder,
+} from '../../support/harness.ts';
 import { expectError } from '../expect-error.ts';
 import {
   codesOf,
@@ -48,8 +54,7 @@ let url: string;
 
 beforeAll(async () => {
   folder = temporaryFolder();
-  const collector = await createSimulatedCpu({ type: 'TDX', rootDir: folder.path });
-  service = await startService({}, { cpu: { collector, required: true } });
+  service = await startServiceWithProcessor();
   service.backend.script = chatAnswer('Hello.');
   url = service.gateway.url;
 });

@@ -2,7 +2,6 @@
 import { Agent, request as httpRequest } from 'node:http';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { KEYS_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, readResponse } from '../../../sealed/index.ts';
 import { appraiseAttestation } from '../../../verify/index.ts';
 import { codeOf } from '../../sealed/chunks.ts';
@@ -10,11 +9,10 @@ import { chatAnswer, chatStream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import {
   eventually,
-  type Folder,
   type Service,
   startGateway,
   startService,
-  temporaryFolder,
+  startServiceWithProcessor,
 } from '../../support/harness.ts';
 import {
   currentKey,
@@ -31,26 +29,21 @@ import { parseSamples } from '../../telemetry/samples.ts';
 import { expectError } from '../expect-error.ts';
 
 const BODY = JSON.stringify(CHAT);
-let folder: Folder;
 let service: Service;
 let url: string;
 let simulatedRoot: string;
 
 async function start(env: Record<string, string> = {}): Promise<void> {
-  folder = temporaryFolder();
-  const collector = await createSimulatedCpu({ type: 'TDX', rootDir: folder.path });
-  service = await startService(env, { cpu: { collector, required: true } });
-  url = service.gateway.url;
-  simulatedRoot = (service.sidecar.attester.simulated?.root ?? '') + (collector.simulated?.root ?? '');
+  const started = await startServiceWithProcessor(env);
+  service = started;
+  url = started.gateway.url;
+  simulatedRoot = started.root;
 }
 beforeEach(() => {
   service.backend.script = chatAnswer('Hello.');
   service.backend.seen.length = 0;
 });
-async function stop(): Promise<void> {
-  await service.close();
-  folder.remove();
-}
+const stop = () => service.close();
 
 /** The code of an error in the clear. */
 async function refusalOf(chunks: readonly Uint8Array[], headers?: Record<string, string>) {
@@ -425,9 +418,7 @@ it('nothing of a sealed request is in the log, and its edge learns one path', as
     expect(seen).not.toMatch(/canary|chat|completions/);
   } finally {
     await own.close();
-    await service.sidecar.close();
-    await service.backend.close();
-    folder.remove();
+    await stop();
   }
 });
 
@@ -452,9 +443,7 @@ describe('without a processor, or with SEALED=off', () => {
     ['off', { SEALED: 'off' }, true],
     ['allowed', {}, false],
   ])('there are no keys: %s', async (_what, env, withCpu) => {
-    const own = temporaryFolder();
-    const collector = await createSimulatedCpu({ type: 'SEV_SNP', rootDir: own.path });
-    const running = await startService(env, withCpu ? { cpu: { collector, required: true } } : {});
+    const running = await (withCpu ? startServiceWithProcessor(env, 'SEV_SNP') : startService(env));
     try {
       const at = running.gateway.url;
       expect((await chat(at, { ...CHAT, tee: true })).status).toBe(200);
@@ -469,7 +458,6 @@ describe('without a processor, or with SEALED=off', () => {
       }
     } finally {
       await running.close();
-      own.remove();
     }
   });
 });

@@ -3,10 +3,9 @@ import { connect, type Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { MAX_UNOPENED, MAX_UNOPENED_BYTES, MAX_UNOPENED_OF_ADDRESS } from '../../../gateway/base/bounds.ts';
 import { CHAT } from '../../support/client.ts';
-import { eventually, type Folder, type Service, startService, temporaryFolder } from '../../support/harness.ts';
+import { eventually, type Service, startServiceWithProcessor } from '../../support/harness.ts';
 import {
   currentKey,
   FROM_ANYWHERE,
@@ -19,20 +18,14 @@ import {
 } from '../../support/sealed-client.ts';
 
 const BODY = JSON.stringify(CHAT);
-let folder: Folder;
 let service: Service;
 let url: string;
 
 beforeAll(async () => {
-  folder = temporaryFolder();
-  const collector = await createSimulatedCpu({ type: 'TDX', rootDir: folder.path });
-  service = await startService(FROM_ANYWHERE, { cpu: { collector, required: true } });
+  service = await startServiceWithProcessor(FROM_ANYWHERE);
   url = service.gateway.url;
 });
-afterAll(async () => {
-  await service.close();
-  folder.remove();
-});
+afterAll(() => service.close());
 
 interface HalfSent {
   readonly socket: Socket;
