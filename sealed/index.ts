@@ -1,19 +1,23 @@
 // Sealed prompts: HTTP messages that only the holder of an attested key can read. Binary HTTP (RFC 9292) inside chunked Oblivious HTTP
 // (RFC 9458, draft-ietf-ohai-chunked-ohttp). It needs only WebCrypto from its runtime.
-export { DEFAULT_LIMITS, type Message, type MessageLimits, readRequest, readResponse } from './binary-http/read.ts';
 export {
   contentHead,
+  DEFAULT_LIMITS,
   type Field,
+  type Message,
+  type MessageLimits,
   type RequestHead,
   type ResponseHead,
+  readRequest,
+  readResponse,
   writeContent,
   writeEnd,
   writeRequestHead,
   writeResponseHead,
-} from './binary-http/write.ts';
+} from './binary-http.ts';
 export { type Bytes, chunksOf } from './byte-source.ts';
+export { MAX_CHUNK_BYTES } from './chunks.ts';
 export { SealedError, type SealedErrorCode } from './errors.ts';
-export { MAX_CHUNK_BYTES } from './oblivious-http/chunks.ts';
 export {
   chooseKey,
   KEYS_MEDIA_TYPE,
@@ -27,7 +31,7 @@ export {
   SECRET_BYTES,
   type SealingKey,
   writeKeys,
-} from './oblivious-http/keys.ts';
+} from './keys.ts';
 export {
   isFor,
   type OpenedRequest,
@@ -38,7 +42,7 @@ export {
   type SealedRequest,
   sealRequest,
   unknownKey,
-} from './oblivious-http/request.ts';
+} from './request.ts';
 export {
   type Encrypt,
   nonceBytes,
@@ -47,4 +51,4 @@ export {
   ResponseSealer,
   type ResponseSecret,
   responseKeys,
-} from './oblivious-http/response.ts';
+} from './response.ts';

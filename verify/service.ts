@@ -5,7 +5,7 @@ export { compareTokenWithReports } from './attestation.ts';
 export { checkBatch } from './binding/batch.ts';
 // For anybody who counts failed checks by code.
 export { FAILURE_CODES } from './common/checks.ts';
-export { readLimited } from './common/read-limited.ts';
+export { readLimited } from './common/limited.ts';
 export { bootRomKey } from './cpu/binding.ts';
 // For code that collects evidence behind Azure's paravisor, or the log of a measured boot.
 export { parseHclReport } from './cpu/evidence/azure-vtpm.ts';

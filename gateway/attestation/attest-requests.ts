@@ -5,7 +5,7 @@ import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Failed, Signed } from '../../proto/frames.ts';
 import { delayAfter } from '../base/backoff.ts';
 import { Problem } from '../base/problem.ts';
-import { ClientGone } from '../http/messages.ts';
+import { ClientGone } from '../http/body.ts';
 import { createPermits, type Permits } from '../limits/concurrency.ts';
 import { type Attested, type Members, type Refusal, SessionChanged, type Sidecar } from './interfaces.ts';
 import { type Checker, type Sessions, timedOut, unavailable, unchecked } from './sessions.ts';

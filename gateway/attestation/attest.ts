@@ -2,8 +2,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { delayAfter } from '../base/backoff.ts';
 import { EMPTY } from '../base/bytes.ts';
-import type { Body, Draft, Folded } from '../offload/jobs.ts';
-import type { Offload } from '../offload/pool.ts';
+import type { Body, Draft, Folded } from '../threads/jobs.ts';
+import type { Offload } from '../threads/offload.ts';
 import {
   type Attested,
   type AttestedExchange,

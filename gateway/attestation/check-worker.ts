@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { CheckFailure } from '../../verify/index.ts';
 import { type Carried, checkAnswer, checkBatch, checkReports, checkSession } from '../../verify/service.ts';
-import { serveJobs } from '../offload/thread.ts';
+import { serveJobs } from '../threads/thread.ts';
 import type { CheckJob, CheckResult } from './sessions.ts';
 
 const sha256 = (message: Uint8Array) => hash('sha256', message, 'buffer');

@@ -3,10 +3,10 @@ import type { Batch } from '../../proto/attestation/batch.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { BatchGroup, Hello, KeysFrame, Phases } from '../../proto/frames.ts';
 import type { FailureCode } from '../../verify/index.ts';
-import type { Outgoing } from '../http/messages.ts';
+import type { Outgoing } from '../http/body.ts';
 import type { Owner } from '../keys/keys.ts';
-import type { Body, Folded } from '../offload/jobs.ts';
 import type { Watch } from '../telemetry/watch.ts';
+import type { Body, Folded } from '../threads/jobs.ts';
 
 /**
  * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with

@@ -13,8 +13,8 @@ import { delayAfter } from '../base/backoff.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../base/bounds.ts';
 import { Problem } from '../base/problem.ts';
 import { createPermits, OwnerLimit } from '../limits/concurrency.ts';
-import { ThreadQueue, type Waiter } from '../offload/pool.ts';
-import { Thread } from '../offload/thread.ts';
+import { ThreadQueue, type Waiter } from '../threads/offload.ts';
+import { Thread } from '../threads/thread.ts';
 import type { Session, SessionEnds, Sidecar } from './interfaces.ts';
 import type { Link } from './sidecar-link.ts';
 

@@ -8,7 +8,7 @@ import { recordEvents } from '../../proto/stream/record-events.ts';
 import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { bufferOf, EMPTY, LineHash } from '../base/bytes.ts';
 import type { Problem } from '../base/problem.ts';
-import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
+import { answerTooLarge, badResponse, type Folded } from '../threads/jobs.ts';
 import { type Observed, type StreamRecorder, unreadable } from './recorder.ts';
 import { spliced } from './relay.ts';
 

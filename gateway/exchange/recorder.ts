@@ -13,7 +13,7 @@ import {
 import { errorOf } from '../backend/errors.ts';
 import { LineHash } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
-import { answerTooLarge, badResponse, type Folded } from '../offload/jobs.ts';
+import { answerTooLarge, badResponse, type Folded } from '../threads/jobs.ts';
 import { errorEvent, spliced } from './relay.ts';
 
 /** An event's kind, by which the delivery decides how to send it. */

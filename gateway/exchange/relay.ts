@@ -16,7 +16,7 @@ import type {
 import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
-import type { Outgoing } from '../http/messages.ts';
+import type { Outgoing } from '../http/body.ts';
 import { CLIENT_GONE, type Outcome, type Watch } from '../telemetry/watch.ts';
 import { UsageChunkFilter } from './usage-chunk.ts';
 

@@ -4,7 +4,7 @@ import { SseError } from '../../proto/stream/sse.ts';
 import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../base/problem.ts';
-import { answerTooLarge, type Folded } from '../offload/jobs.ts';
+import { answerTooLarge, type Folded } from '../threads/jobs.ts';
 import { NamedRecorder } from './named-recorder.ts';
 import { type Observed, Recorder, type StreamRecorder } from './recorder.ts';
 import { backpressureWriter, type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';

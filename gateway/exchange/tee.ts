@@ -8,16 +8,17 @@ import { streamFormOf } from '../../proto/stream/forms.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { TEE_COPIES } from '../base/bounds.ts';
+import { ChunkBuffer, EMPTY } from '../base/bytes.ts';
 import type { GatewayConfig } from '../base/config.ts';
-import { Problem } from '../base/problem.ts';
-import type { Outgoing } from '../http/messages.ts';
+import { asProblem, Problem } from '../base/problem.ts';
+import type { Outgoing } from '../http/body.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { ConcurrencyPermit } from '../limits/concurrency.ts';
-import type { Tee } from '../offload/jobs.ts';
 import type { Outcome, Watch } from '../telemetry/watch.ts';
-import { type Delivery, mediaType, type Port, type TeeExchange } from './relay.ts';
+import type { Tee } from '../threads/jobs.ts';
+import { answerTooLarge } from '../threads/jobs.ts';
+import { type Delivery, headersOf, mediaType, type Port, spliced, type TeeExchange } from './relay.ts';
 import { streamDelivery } from './stream.ts';
-import { wholeDelivery } from './whole.ts';
 
 export interface TeeDeps {
   readonly config: GatewayConfig;
@@ -156,4 +157,39 @@ export function teeDelivery(
   exchange.outgoing.setHeader('x-attestation-id', exchange.id);
   const make = mediaType(head.headers) === 'text/event-stream' ? streamDelivery : wholeDelivery;
   return make(head, port, exchange, attestor, config.max_answer_bytes);
+}
+
+// Delivers a whole response with its attestation: one member is inserted into the text of the backend's body.
+
+export function wholeDelivery(
+  head: ResponseHead,
+  port: Port,
+  exchange: TeeExchange,
+  attestor: Attestor,
+  max_answer_bytes: number,
+): Delivery {
+  const chunks = new ChunkBuffer();
+  async function send(): Promise<void> {
+    const body = chunks.whole();
+    const attested = await attestor.attest(exchange, { body }, port.onDisconnect);
+    const parts = exchange.spliced ? spliced(body, attested.json) : [body];
+    attested.json = EMPTY;
+    const { outgoing } = exchange;
+    if (attested.tree_size !== null) outgoing.setHeader('x-tee-batch', String(attested.tree_size));
+    outgoing.setHeader('content-length', String(parts.reduce((length, part) => length + part.length, 0)));
+    outgoing.writeHead(head.status, { ...headersOf(head, false), 'content-type': 'application/json' });
+    // Node sends them in one write without joining them: that would copy bytes that are already in memory.
+    for (const part of parts) outgoing.write(part);
+    outgoing.end();
+    port.done({ status: head.status, tee: 'attested' });
+  }
+  return {
+    data(chunk) {
+      exchange.hold(chunk);
+      if (chunks.bytes + chunk.length <= max_answer_bytes) chunks.add(chunk);
+      else port.refuse(answerTooLarge(max_answer_bytes));
+    },
+    end: () => void send().catch((error) => port.refuse(asProblem(error))),
+    fail: (problem) => port.refuse(problem),
+  };
 }

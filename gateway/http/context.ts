@@ -3,7 +3,7 @@ import type { Context as HonoContext } from 'hono';
 import type { Caller, Owner } from '../keys/keys.ts';
 import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Outcome, Watch } from '../telemetry/watch.ts';
-import type { Outgoing, StreamedRequest } from './messages.ts';
+import type { Outgoing, StreamedRequest } from './body.ts';
 
 /** The request and response of an exchange: Node's own, or those of an opened sealed request. */
 export interface HttpBindings {

@@ -13,8 +13,8 @@ import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Allowance, addressOf, createRates, inMemory, type Rates } from '../limits/rates.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import { CLIENT_GONE } from '../telemetry/watch.ts';
+import { ClientGone, newId, type Outgoing, setCommonHeaders } from './body.ts';
 import type { Context, Handler, HttpBindings, Middleware } from './context.ts';
-import { ClientGone, newId, type Outgoing, setCommonHeaders } from './messages.ts';
 import { linger } from './sliced-connection.ts';
 
 export interface AdmissionDeps {

@@ -16,7 +16,7 @@ import { where } from '../../node/log.ts';
 import { MAX_UNSERVED_BYTES } from '../base/bounds.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { isHost, originForm } from '../base/target.ts';
-import { commonHeaders, newId } from './messages.ts';
+import { commonHeaders, newId } from './body.ts';
 import { linger, type SlicedConnection, sliceConnections } from './sliced-connection.ts';
 import type { Credentials } from './tls.ts';
 

@@ -6,14 +6,14 @@ import { toBackend } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
+import { readBody } from '../http/body.ts';
 import { reserveTokens } from '../http/budget.ts';
 import type { Bindings, Context } from '../http/context.ts';
-import { readBody } from '../http/messages.ts';
 import type { Caller } from '../keys/keys.ts';
 import { checkPath } from '../keys/models.ts';
-import type { Endpoint } from '../offload/jobs.ts';
-import type { Offload } from '../offload/pool.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/watch.ts';
+import type { Endpoint } from '../threads/jobs.ts';
+import type { Offload } from '../threads/offload.ts';
 import type { UsageBook } from '../usage/usage.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };

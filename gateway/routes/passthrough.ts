@@ -10,15 +10,15 @@ import { Problem } from '../base/problem.ts';
 import { withoutQuery } from '../base/target.ts';
 import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import { isProvable, openTee, settleTee, type TeeDeps, teeDelivery, teeHeader } from '../exchange/tee.ts';
+import { readBody } from '../http/body.ts';
 import { reserveTokens } from '../http/budget.ts';
 import type { Context } from '../http/context.ts';
-import { readBody } from '../http/messages.ts';
 import { checkRoute } from '../keys/keys.ts';
 import { checkPath } from '../keys/models.ts';
-import { beginsObject, type PassThrough } from '../offload/jobs.ts';
-import type { Offload } from '../offload/pool.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import type { Operation } from '../telemetry/watch.ts';
+import { beginsObject, type PassThrough } from '../threads/jobs.ts';
+import type { Offload } from '../threads/offload.ts';
 import type { Estimate } from '../usage/budget.ts';
 import type { UsageBook } from '../usage/usage.ts';
 

@@ -5,7 +5,7 @@ import { type Message, type RequestHead, SealedError } from '../../sealed/index.
 import { HOP_BY_HOP } from '../backend/headers.ts';
 import { Problem } from '../base/problem.ts';
 import { decodedPath, isHost, METHODS, VERIFY_PATH } from '../base/target.ts';
-import { ClientGone } from '../http/messages.ts';
+import { ClientGone } from '../http/body.ts';
 
 /** The bytes of a request as they arrive. It reads on demand, and never closes the connection, which the response still needs. */
 export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {

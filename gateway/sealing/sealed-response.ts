@@ -14,7 +14,7 @@ import {
   writeResponseHead,
 } from '../../sealed/index.ts';
 import { HOP_BY_HOP } from '../backend/headers.ts';
-import type { Outgoing, OutgoingEvent } from '../http/messages.ts';
+import type { Outgoing, OutgoingEvent } from '../http/body.ts';
 
 /** These have no meaning inside a sealed message. */
 const WITHHELD = new Set(HOP_BY_HOP);

@@ -7,7 +7,7 @@ import { METHODS, withoutQuery } from '../base/target.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
 import { type Accounted, createAccounting } from '../usage/accounting.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
-import type { Tokens } from '../usage/tokens.ts';
+import type { Tokens } from '../usage/llm-tokens.ts';
 import type { UsageBook } from '../usage/usage.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
 import { CLIENT_LEFT, type ExchangeEnd, type Operation, type Outcome, PROVIDER, type Tracer, Watch } from './watch.ts';

@@ -5,7 +5,7 @@ import type { BackendName, Headers } from '../backend/backend.ts';
 import type { Problem } from '../base/problem.ts';
 import type { Signed } from '../usage/accounting.ts';
 import { charged, type Estimate } from '../usage/budget.ts';
-import { type Hold, NO_TOKENS, TokenReader, type Tokens } from '../usage/tokens.ts';
+import { type Hold, NO_TOKENS, TokenReader, type Tokens } from '../usage/llm-tokens.ts';
 
 /** OpenTelemetry's names for operations. */
 export type Operation = 'chat' | 'text_completion' | 'embeddings' | 'generate_content';

@@ -2,7 +2,7 @@
 import { Counter, type Registry } from 'prom-client';
 import type { Caller } from '../keys/keys.ts';
 import type { AuditLog } from './audit-log.ts';
-import type { Tokens } from './tokens.ts';
+import type { Tokens } from './llm-tokens.ts';
 import type { Amounts, UsageBook } from './usage.ts';
 
 /** A request at its end. */

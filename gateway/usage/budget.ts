@@ -1,6 +1,6 @@
 // Budgets of LLM tokens: what a request may cost is reserved when it is admitted, and replaced at its end by what it did cost.
 import { isObject, topLevelMembers, withLastMember } from '../../proto/json.ts';
-import { NO_TOKENS, type Tokens } from './tokens.ts';
+import { NO_TOKENS, type Tokens } from './llm-tokens.ts';
 
 /** What a request may cost, in LLM tokens. */
 export interface Estimate {

@@ -9,7 +9,7 @@ import {
   type Jwks,
   type VerificationReport,
 } from '../../verify/index.ts';
-import { MAX_JSON_VALUES } from '../http/messages.ts';
+import { MAX_JSON_VALUES } from '../http/body.ts';
 import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 
 /**

@@ -4,11 +4,11 @@ import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../base
 import { MANY_BYTES } from '../base/bytes.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
-import type { BodyLimits, Outgoing } from '../http/messages.ts';
+import type { BodyLimits, Outgoing } from '../http/body.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/concurrency.ts';
 import { type Share, Shares } from '../limits/shares.ts';
-import { ThreadQueue, type Waiter } from '../offload/pool.ts';
-import { Thread, ThreadEnded } from '../offload/thread.ts';
+import { ThreadQueue, type Waiter } from '../threads/offload.ts';
+import { Thread, ThreadEnded } from '../threads/thread.ts';
 
 // The job of the verifier's thread, and its result.
 

@@ -1,7 +1,7 @@
 // The worker thread that verifies, so that chat requests do not wait for it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { workerData } from 'node:worker_threads';
-import { serveJobs } from '../offload/thread.ts';
+import { serveJobs } from '../threads/thread.ts';
 import { createAppraise } from './appraise.ts';
 import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 

@@ -1,7 +1,7 @@
 // Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
 import { PayloadReader, readEvents, SseError } from '../../proto/stream/sse.ts';
-import { parseBounded } from '../../verify/common/bounded-json.ts';
 import { concat } from '../../verify/common/bytes.ts';
+import { parseBounded } from '../../verify/common/limited.ts';
 import { attestationIn } from '../../verify/index.ts';
 import { GatewayError } from './gateway.ts';
 

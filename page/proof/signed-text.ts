@@ -2,7 +2,7 @@
 
 import { CHAT_ENDPOINT, splitRaw } from '../../proto/attestation/raw.ts';
 import { arrayElements, topLevelMembers } from '../../proto/json.ts';
-import { parseBounded } from '../../verify/common/bounded-json.ts';
+import { parseBounded } from '../../verify/common/limited.ts';
 
 export interface Said {
   /** `system`, `user`, `assistant`, `tool` … as the request has it; `assistant` for the answer. */

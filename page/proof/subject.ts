@@ -1,7 +1,7 @@
 // What is checked: an attestation and whatever came with it. Read from an answer, or from a file or text that was kept.
 
 import { type RawParts, splitRaw } from '../../proto/attestation/raw.ts';
-import { parseBounded, unquoted } from '../../verify/common/bounded-json.ts';
+import { parseBounded, unquoted } from '../../verify/common/limited.ts';
 import { type Attestation, attestationIn as carried, isTranscript, type Kind, kindOf } from '../../verify/index.ts';
 import { carrierOf } from '../base/stream.ts';
 

@@ -27,7 +27,7 @@ describe('docs/errors.md', () => {
   });
 
   it('has each code of the verifying fetch that no check has', () => {
-    const own = union(read('verify/clients/unproven-error.ts'), /const MESSAGES = \{([^}]*)\}/);
+    const own = union(read('verify/clients/errors.ts'), /const UNPROVEN_MESSAGES = \{([^}]*)\}/);
     expect(own).toContain('attestation_missing');
     expect(codes(fetch).sort()).toEqual(own.filter((code) => !codes(checks).includes(code)).sort());
   });

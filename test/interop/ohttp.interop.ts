@@ -24,7 +24,7 @@ import {
   writeRequestHead,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { AEAD, KDF, KEM, type Suite, suiteOf } from '../../sealed/oblivious-http/suites.ts';
+import { AEAD, KDF, KEM, type Suite, suiteOf } from '../../sealed/keys.ts';
 import { all, codeOf, hex, inChunks } from '../sealed/chunks.ts';
 import type { LineProcess } from '../support/line-process.ts';
 import { CRATES, missing, type Outcome, startOhttp } from './ohttp.ts';

@@ -43,9 +43,9 @@ const EXEMPT: Readonly<Record<string, string>> = {
     "they count, by keys and addresses of bounded length; the machine's own limits",
   'gateway/limits/concurrency.ts': 'counts requests',
   'gateway/limits/shares.ts': 'counts bytes and requests',
-  'gateway/offload/{pool,thread,worker}.ts': 'what they hand to a thread, jobs.ts reads',
+  'gateway/threads/{offload,thread,offload-worker}.ts': 'what they hand to a thread, jobs.ts reads',
   'gateway/routes/{attestation,generate,status,verify}.ts': 'what they hand on, others read',
-  'gateway/routes/collateral.ts': 'hands on what it fetches, 64 KiB of it or what gpu/collateral.ts reads',
+  'gateway/routes/verify.ts': 'hands on what it fetches, 64 KiB of it or what gpu/collateral.ts reads',
   'gateway/routes/page.ts': 'our own document and files',
   'gateway/routes/sealed.ts': 'what it opens, sealed/ reads chunk by chunk',
   'gateway/sealing/*.ts':

@@ -20,17 +20,16 @@ import {
   type TeeExchange,
 } from '../../gateway/exchange/relay.ts';
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
-import { teeHeader } from '../../gateway/exchange/tee.ts';
-import { wholeDelivery } from '../../gateway/exchange/whole.ts';
-import { readBody } from '../../gateway/http/messages.ts';
+import { teeHeader, wholeDelivery } from '../../gateway/exchange/tee.ts';
+import { readBody } from '../../gateway/http/body.ts';
 import { ANYONE, type Caller, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { checkPath } from '../../gateway/keys/models.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
-import { draft, modelInForm, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/watch.ts';
-import { TokenReader } from '../../gateway/usage/tokens.ts';
+import { draft, modelInForm, parseGeneration, parsePassThrough } from '../../gateway/threads/jobs.ts';
+import { TokenReader } from '../../gateway/usage/llm-tokens.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { CHAT_ENDPOINT } from '../../proto/attestation/raw.ts';
 import type { StreamForm } from '../../proto/stream/forms.ts';
@@ -149,29 +148,29 @@ const appraise = createAppraise({ rim_url: 'http://127.0.0.1', ocsp_url: 'http:/
 });
 
 export const gatewayReaders: readonly Reader[] = [
-  reader('gateway/offload/jobs: parseGeneration', ['requests', 'JSON'], ({ bytes }) =>
+  reader('gateway/threads/jobs: parseGeneration', ['requests', 'JSON'], ({ bytes }) =>
     parseGeneration('chat', bytes, ANYONE),
   ),
-  reader('gateway/offload/jobs: parseGeneration, of prompts', ['requests'], ({ bytes }) =>
+  reader('gateway/threads/jobs: parseGeneration, of prompts', ['requests'], ({ bytes }) =>
     parseGeneration('completion', bytes, ANYONE),
   ),
-  reader('gateway/offload/jobs: parseGeneration, for some models', ['requests'], ({ bytes }) =>
+  reader('gateway/threads/jobs: parseGeneration, for some models', ['requests'], ({ bytes }) =>
     parseGeneration('chat', bytes, limited),
   ),
-  reader('gateway/offload/jobs: parsePassThrough', ['requests', 'JSON'], ({ bytes }) =>
+  reader('gateway/threads/jobs: parsePassThrough', ['requests', 'JSON'], ({ bytes }) =>
     parsePassThrough({ body: bytes, json: true, restrictedCaller: null, mayAttest: true }),
   ),
-  reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
+  reader('gateway/threads/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
     parsePassThrough({ body: bytes, json: true, restrictedCaller: limited, mayAttest: false }),
   ),
-  reader('gateway/offload/jobs: parsePassThrough, by the model', ['requests', 'JSON'], ({ bytes }) =>
+  reader('gateway/threads/jobs: parsePassThrough, by the model', ['requests', 'JSON'], ({ bytes }) =>
     parsePassThrough({ body: bytes, json: true, restrictedCaller: null, mayAttest: false, byModel: true }),
   ),
   reader('gateway/exchange/tee: teeHeader', ['JSON', 'event lines'], ({ text }) => teeHeader({ 'x-tee': text })),
   reader('gateway/exchange/tee: teeHeader, of many words', ['JSON'], ({ text }) =>
     teeHeader({ 'x-tee': text.replaceAll(/[^,]+/g, ' batch ') }),
   ),
-  reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
+  reader('gateway/threads/jobs: draft', ['JSON'], ({ bytes }) =>
     draft({ endpoint: '/v1/embeddings', request: bytes, response: { body: bytes }, timestamp: 1 }),
   ),
   ...inChunks('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
@@ -228,13 +227,13 @@ export const gatewayReaders: readonly Reader[] = [
       delivered(pieces, (port, exchange) => modelsDelivery(headOf('application/json'), port, exchange, new Set(['m']))),
     [64],
   ),
-  reader('gateway/offload/jobs: modelInForm', ['forms', 'requests'], ({ bytes }) =>
+  reader('gateway/threads/jobs: modelInForm', ['forms', 'requests'], ({ bytes }) =>
     modelInForm('multipart/form-data; boundary=x', bytes),
   ),
-  reader('gateway/offload/jobs: modelInForm, by its type', ['heads of answers', 'forms'], ({ text }) =>
+  reader('gateway/threads/jobs: modelInForm, by its type', ['heads of answers', 'forms'], ({ text }) =>
     modelInForm(`multipart/form-data; ${text}`, Buffer.from('--x')),
   ),
-  ...inChunks('gateway/usage/tokens: TokenReader', ['JSON', 'event lines', 'requests'], tokensIn, [
+  ...inChunks('gateway/usage/llm-tokens: TokenReader', ['JSON', 'event lines', 'requests'], tokensIn, [
     7,
     Number.POSITIVE_INFINITY,
   ]),
@@ -258,7 +257,7 @@ export const gatewayReaders: readonly Reader[] = [
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
   ...inChunks(
-    'gateway/http/messages: readBody',
+    'gateway/http/body: readBody',
     ['JSON'],
     async (pieces) => {
       const incoming = Object.assign(new EventEmitter(), { headers: {}, destroyed: false });

@@ -27,21 +27,21 @@ const contentOf = <Head>({ content }: Message<Head>) => drained(content);
 
 export const sealedReaders: readonly Reader[] = [
   ...inChunks(
-    'sealed/binary-http/read: readRequest',
+    'sealed/binary-http: readRequest',
     ['sealed requests, opened'],
     async (pieces) => contentOf(await readRequest(these(...pieces), LIMITS)),
     SIZES,
   ),
   ...inChunks(
-    'sealed/binary-http/read: readResponse',
+    'sealed/binary-http: readResponse',
     ['sealed responses, opened'],
     async (pieces) => contentOf(await readResponse(these(...pieces), LIMITS)),
     SIZES,
   ),
-  reader('sealed/oblivious-http/keys: readKeys', ['documents of keys'], ({ bytes }) => readKeys(bytes)),
-  reader('sealed/oblivious-http/keys: chooseKey', ['documents of keys'], ({ bytes }) => chooseKey(bytes)),
+  reader('sealed/keys: readKeys', ['documents of keys'], ({ bytes }) => readKeys(bytes)),
+  reader('sealed/keys: chooseKey', ['documents of keys'], ({ bytes }) => chooseKey(bytes)),
   ...inChunks(
-    'sealed/oblivious-http/request: openRequest',
+    'sealed/request: openRequest',
     ['sealed requests'],
     async (pieces) => {
       const { chunks } = await openRequest(await readRequestHeader(these(...pieces)), OPENING_KEY);
@@ -50,7 +50,7 @@ export const sealedReaders: readonly Reader[] = [
     SIZES,
   ),
   ...inChunks(
-    'sealed/oblivious-http/response: openResponse',
+    'sealed/response: openResponse',
     ['sealed responses'],
     (pieces) => drained(openResponse(RESPONSE_SECRET, these(...pieces))),
     SIZES,

@@ -24,7 +24,7 @@ import {
   writeRequestHead,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { AEAD, KEM, SUITES } from '../../sealed/oblivious-http/suites.ts';
+import { AEAD, KEM, SUITES } from '../../sealed/keys.ts';
 import { all, codeOf, hex, inChunks } from '../sealed/chunks.ts';
 import { usePython } from '../support/line-process.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';

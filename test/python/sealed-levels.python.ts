@@ -22,7 +22,7 @@ import {
   writeEnd,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { SUITES } from '../../sealed/oblivious-http/suites.ts';
+import { SUITES } from '../../sealed/keys.ts';
 import { all } from '../sealed/chunks.ts';
 import { LAUNCH_SHA256 } from '../support/launch-file.ts';
 import { usePython } from '../support/line-process.ts';

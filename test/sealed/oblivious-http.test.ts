@@ -20,8 +20,7 @@ import {
   sealRequest,
   writeKeys,
 } from '../../sealed/index.ts';
-import { readKey } from '../../sealed/oblivious-http/keys.ts';
-import { AEAD, KDF, KEM, SUITES } from '../../sealed/oblivious-http/suites.ts';
+import { AEAD, KDF, KEM, readKey, SUITES } from '../../sealed/keys.ts';
 import { all, codeOf, hex, inChunks, listOf, these } from './chunks.ts';
 
 const utf8 = (text: string) => new TextEncoder().encode(text);

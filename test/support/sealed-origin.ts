@@ -22,7 +22,7 @@ import {
   writeEnd,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { SUITES } from '../../sealed/oblivious-http/suites.ts';
+import { SUITES } from '../../sealed/keys.ts';
 import { all } from '../sealed/chunks.ts';
 import { AT } from '../verify/maker.ts';
 import { type MadeSession, makeSession, type SessionSpec } from '../verify/session-maker.ts';

@@ -9,9 +9,9 @@ import {
   withoutMember,
 } from '../../proto/json.ts';
 import { isFinalResponse } from '../../proto/stream/events.ts';
-import { bounded, parseBounded } from '../common/bounded-json.ts';
 import { isDigest } from '../common/bytes.ts';
 import { CheckFailure, type Limits } from '../common/checks.ts';
+import { bounded, parseBounded } from '../common/limited.ts';
 import type { DeviceInput } from '../gpu/device-evidence.ts';
 
 export interface Input {

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // `countersign`: checks its input, prints the report, and reports the result by its exit status (EXIT_STATUS of table.ts).
 import { exportCmw } from '../cmw.ts';
-import { unquoted } from '../common/bounded-json.ts';
+import { unquoted } from '../common/limited.ts';
 import { VERSION } from '../common/version.ts';
 import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu.ts';
 import {
@@ -19,10 +19,17 @@ import { type Arguments, helpOf, type Request, readArguments } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
 import { completion } from './help.ts';
 import { INPUT_LIMITS, readInput, readText, UsageError } from './input.ts';
-import { demandsProcessor, type FileKind, fileKindOf, isAnswer, refuseMisfit, refuseOtherProcessor } from './kinds.ts';
+import {
+  demandsProcessor,
+  type FileKind,
+  fileKindOf,
+  isAnswer,
+  refuseMisfit,
+  refuseOtherProcessor,
+  strangerIn,
+} from './kinds.ts';
 import { replay } from './replay.ts';
 import { type Printing, plain, printCpuReport, printReport } from './report.ts';
-import { strangerIn } from './stranger.ts';
 
 const { env, stdout } = process;
 const coloured = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';

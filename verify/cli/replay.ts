@@ -1,5 +1,5 @@
 // `countersign replay`: sends the signed request again, byte for byte, verifies each new proof, and reports where responses differ.
-import { readLimited } from '../common/read-limited.ts';
+import { readLimited } from '../common/limited.ts';
 import { type Exchange, VerificationError, type Verified, type VerifyOptions, verifyAttestation } from '../index.ts';
 import { MAX_INPUT_BYTES, UsageError } from './input.ts';
 import { plain } from './report.ts';

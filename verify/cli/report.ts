@@ -4,8 +4,8 @@ import type { Check } from '../common/checks.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu.ts';
 import type { Claims, Level, VerificationReport } from '../index.ts';
 import { ageInWords } from '../policy/verdict.ts';
+import type { Stranger } from './kinds.ts';
 import { type FileKind, isAnswer, passedWords } from './kinds.ts';
-import type { Stranger } from './stranger.ts';
 import { type Circumstances, nextStep, refusedWords } from './words.ts';
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;

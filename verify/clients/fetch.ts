@@ -8,8 +8,8 @@ import { attestationIn } from '../binding/input.ts';
 import { toBase64Url } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';
 import { type Names, namesBut } from '../common/known-options.ts';
+import { BodyTooLarge, mediaType, readLimited } from '../common/limited.ts';
 import { LruMap } from '../common/lru.ts';
-import { BodyTooLarge, mediaType, readLimited } from '../common/read-limited.ts';
 import {
   type Expected,
   refuseUnknownOptions,
@@ -17,11 +17,11 @@ import {
   type Verified,
   type VerifyOptions,
 } from '../policy/options.ts';
+import { refusal, UnprovenAnswerError } from './errors.ts';
 import { heldUntilProven } from './held-stream.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
-import { refusal, UnprovenAnswerError } from './unproven-error.ts';
 
-export { UnprovenAnswerError, type UnprovenCode } from './unproven-error.ts';
+export { UnprovenAnswerError, type UnprovenCode } from './errors.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** Sends the requests; the global fetch by default. */

@@ -4,10 +4,10 @@ import { parseChunk } from '../../proto/stream/fold.ts';
 import type { StreamForm } from '../../proto/stream/forms.ts';
 import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/stream/sse.ts';
 import { attestationIn } from '../binding/input.ts';
-import { bounded } from '../common/bounded-json.ts';
 import { concat } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
-import { UnprovenAnswerError } from './unproven-error.ts';
+import { bounded } from '../common/limited.ts';
+import { UnprovenAnswerError } from './errors.ts';
 
 /**
  * Forwards the hashed events, written anew, and nothing else. The first that carries a part of a tool call, or could end a client's

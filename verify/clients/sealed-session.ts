@@ -3,13 +3,13 @@ import { readStatement } from '../../proto/attestation/statement.ts';
 import { chooseKey, SealedError, type SealingKey } from '../../sealed/index.ts';
 import { digest, fromBase64, toHex, utf8 } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';
+import { readLimited } from '../common/limited.ts';
 import { LruMap } from '../common/lru.ts';
-import { readLimited } from '../common/read-limited.ts';
 import type { VerifiedSession } from '../cpu/cpu-options.ts';
 import { LEVELS, type Level, type Policy, type VerificationReport, type VerifyOptions } from '../policy/options.ts';
 import { appraiseSession } from '../session.ts';
+import { levelTooLow, SealedFetchError } from './errors.ts';
 import type { IsInSession } from './sealed-answers.ts';
-import { levelTooLow, SealedFetchError } from './sealed-error.ts';
 
 /** How the session is verified. */
 export interface SessionOptions

@@ -14,13 +14,13 @@ import {
 } from '../../sealed/index.ts';
 import { type Bytes, concat } from '../common/bytes.ts';
 import { type Names, namesBut } from '../common/known-options.ts';
-import { mediaType, readLimited } from '../common/read-limited.ts';
+import { mediaType, readLimited } from '../common/limited.ts';
 import { refuseUnknownOptions, VERIFY_OPTIONS } from '../policy/options.ts';
+import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './errors.ts';
 import { willBeSealed } from './sealed-answers.ts';
-import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';
 
-export { MEANING, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
+export { MEANING, type SealedFetchCode, SealedFetchError } from './errors.ts';
 export type { SealedSession, SessionOptions } from './sealed-session.ts';
 
 export interface SealedFetchOptions extends SessionOptions {

@@ -1,8 +1,8 @@
 // The sources of reference values and OCSP responses: the caller, a cache, or the network. Nothing here is trusted.
 import { fromBase64, toHex } from '../common/bytes.ts';
 import { type Names, refuseUnknown } from '../common/known-options.ts';
+import { readLimited } from '../common/limited.ts';
 import { LruMap } from '../common/lru.ts';
-import { readLimited } from '../common/read-limited.ts';
 import type { Jwks } from '../token/signature.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import {

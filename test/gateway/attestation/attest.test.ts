@@ -5,8 +5,8 @@ import { createAttestor } from '../../../gateway/attestation/attest.ts';
 import type { Store } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
 import type { TeeExchange } from '../../../gateway/exchange/relay.ts';
-import { type DraftInput, draft } from '../../../gateway/offload/jobs.ts';
-import type { Offload } from '../../../gateway/offload/pool.ts';
+import { type DraftInput, draft } from '../../../gateway/threads/jobs.ts';
+import type { Offload } from '../../../gateway/threads/offload.ts';
 import { temporaryFolder, UNCHECKED } from '../../support/harness.ts';
 
 const EXCHANGE = {

@@ -9,7 +9,7 @@ import { connectOwned } from '../../../gateway/attestation/sidecar-link.ts';
 import type { Batch } from '../../../proto/attestation/batch.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { Collected } from '../../../sidecar/common/attester.ts';
-import { makeLeaf, makeTree } from '../../../sidecar/signing/tree.ts';
+import { makeLeaf, makeTree } from '../../../sidecar/signing/batches.ts';
 import { verifyAttestation } from '../../../verify/index.ts';
 import { never } from '../../support/attest.ts';
 import { type Backend, chatStream, startBackend } from '../../support/backend.ts';

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { UsageChunkFilter } from '../../../gateway/exchange/usage-chunk.ts';
 import { charged, estimateOf, USUAL_OUTPUT, withUsageAsked } from '../../../gateway/usage/budget.ts';
-import { NO_TOKENS } from '../../../gateway/usage/tokens.ts';
+import { NO_TOKENS } from '../../../gateway/usage/llm-tokens.ts';
 import { chatAnswer, chatBody, DONE, delta, finish, role, stream, usage } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually } from '../../support/harness.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { TokenReader } from '../../../gateway/usage/tokens.ts';
+import { TokenReader } from '../../../gateway/usage/llm-tokens.ts';
 
 /** The tokens of an answer that comes in pieces of `size` bytes. */
 function read(body: string, contentType: string, size = Number.POSITIVE_INFINITY) {

@@ -11,8 +11,8 @@ import {
   splitBinaryFrame,
 } from '../../../proto/frames.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
+import { makeLeaf, makeTree } from '../../../sidecar/signing/batches.ts';
 import { DeadlineExceeded, QueueFull } from '../../../sidecar/signing/queue.ts';
-import { makeLeaf, makeTree } from '../../../sidecar/signing/tree.ts';
 import { startSidecar, temporaryFolder } from '../../support/harness.ts';
 import { leafHash, nonceOfTree, pathTo } from '../../support/tree.ts';
 import { schedule } from './schedule.ts';

@@ -4,8 +4,8 @@ import { proofIn } from '../../../page/proof/link.ts';
 import { attestationIn, readStored } from '../../../page/proof/subject.ts';
 import { sameTokens } from '../../../verify/binding/json-equality.ts';
 import { heldUntilProven } from '../../../verify/clients/held-stream.ts';
-import { unquoted } from '../../../verify/common/bounded-json.ts';
 import { toBase64Url } from '../../../verify/common/bytes.ts';
+import { unquoted } from '../../../verify/common/limited.ts';
 import { appraiseAttestation, kindOf } from '../../../verify/index.ts';
 
 const MI = 2 ** 20;

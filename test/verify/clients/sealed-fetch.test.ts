@@ -1,6 +1,6 @@
 // The sealed fetch before an origin that a test bends: what is sealed to whom, and under which session.
 import { describe, expect, it } from 'vitest';
-import { KEM } from '../../../sealed/oblivious-http/suites.ts';
+import { KEM } from '../../../sealed/keys.ts';
 import { MEANING, sealedFetch } from '../../../verify/clients/sealed.ts';
 import type { CpuReference } from '../../../verify/index.ts';
 import { LAUNCH_SHA256 } from '../../support/launch-file.ts';

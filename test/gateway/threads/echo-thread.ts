@@ -1,5 +1,5 @@
-// A worker thread for test/gateway/offload/thread.test.ts: counts its jobs, throws, or dies.
-import { serveJobs } from '../../../gateway/offload/thread.ts';
+// A worker thread for test/gateway/threads/thread.test.ts: counts its jobs, throws, or dies.
+import { serveJobs } from '../../../gateway/threads/thread.ts';
 
 let count = 0;
 

@@ -3,8 +3,8 @@
 import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../base/bounds.ts';
 import { bufferOf, MANY_BYTES } from '../base/bytes.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
-import type { Outgoing } from '../http/messages.ts';
-import { ClientGone } from '../http/messages.ts';
+import type { Outgoing } from '../http/body.ts';
+import { ClientGone } from '../http/body.ts';
 import type { Caller } from '../keys/keys.ts';
 import { createPermits, type Permits } from '../limits/concurrency.ts';
 import {
@@ -148,7 +148,7 @@ interface ProblemData {
 const IDLE_MS = 600_000;
 
 export function createOffload(): Offload {
-  const file = new URL('./worker.ts', import.meta.url);
+  const file = new URL('./offload-worker.ts', import.meta.url);
   const thread = new Thread<Job, Result>(
     file,
     { resourceLimits: { maxOldGenerationSizeMb: OFFLOAD_HEAP_MB, maxYoungGenerationSizeMb: OFFLOAD_YOUNG_HEAP_MB } },

@@ -1,10 +1,10 @@
 // Sealed requests: a client seals to a key of the gateway, which opens them. The same HPKE context gives the key of the response.
-import { ByteSource, type Bytes, joined } from '../byte-source.ts';
-import { malformed, SealedError } from '../errors.ts';
+import { ByteSource, type Bytes, joined } from './byte-source.ts';
 import { chunkHead, FINAL, NO_BYTES, openChunks, partsOf } from './chunks.ts';
+import { malformed, SealedError } from './errors.ts';
 import type { OpeningKey, SealingKey } from './keys.ts';
+import { type Algorithms, lengthsOf } from './keys.ts';
 import { openResponse, type ResponseSecret } from './response.ts';
-import { type Algorithms, lengthsOf } from './suites.ts';
 
 export const REQUEST_MEDIA_TYPE = 'message/ohttp-chunked-req';
 const encoder = new TextEncoder();

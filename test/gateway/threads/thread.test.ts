@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { Thread, ThreadEnded } from '../../../gateway/offload/thread.ts';
+import { Thread, ThreadEnded } from '../../../gateway/threads/thread.ts';
 import { eventually } from '../../support/harness.ts';
 
 interface Echo {

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { ANYONE } from '../../../gateway/keys/keys.ts';
-import { createOffload } from '../../../gateway/offload/pool.ts';
+import { createOffload } from '../../../gateway/threads/offload.ts';
 import { CLIENT, client } from './here.ts';
 
 const BODY = Buffer.from(`{"messages":[{"role":"user","content":"${'a'.repeat(300_000)}"}]}`);

@@ -2,7 +2,7 @@
 import { bufferOf } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import { draft, modelInForm, parseGeneration, parsePassThrough } from './jobs.ts';
-import type { Job, Jobs, Kind, Result, Results } from './pool.ts';
+import type { Job, Jobs, Kind, Result, Results } from './offload.ts';
 import { serveJobs } from './thread.ts';
 
 const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] | Promise<Results[K]> } = {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Draft, type DraftInput, draft } from '../../../gateway/offload/jobs.ts';
-import { createOffload } from '../../../gateway/offload/pool.ts';
+import { type Draft, type DraftInput, draft } from '../../../gateway/threads/jobs.ts';
+import { createOffload } from '../../../gateway/threads/offload.ts';
 import { CHAT_ENDPOINT, MAX_RAW_LENGTH, splitRaw } from '../../../proto/attestation/raw.ts';
 import { topLevelMembers, withoutMember } from '../../../proto/json.ts';
 import { answer, DONE, delta, finish, role, stream } from '../../support/backend.ts';

@@ -1,6 +1,6 @@
 // A client for tests without a connection: it stays until disconnect() is called.
 import { EventEmitter } from 'node:events';
-import type { Waiter } from '../../../gateway/offload/pool.ts';
+import type { Waiter } from '../../../gateway/threads/offload.ts';
 
 export interface Client extends Waiter {
   disconnect(): void;

@@ -14,7 +14,7 @@ import {
 } from '../../proto/openai.ts';
 import { choicesAsked, streamFormOf } from '../../proto/stream/forms.ts';
 import { Problem } from '../base/problem.ts';
-import { bodyText, MAX_JSON_VALUES } from '../http/messages.ts';
+import { bodyText, MAX_JSON_VALUES } from '../http/body.ts';
 import type { Caller } from '../keys/keys.ts';
 import { checkModel } from '../keys/models.ts';
 import { type Estimate, estimateOf, withUsageAsked } from '../usage/budget.ts';

@@ -1,14 +1,14 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { MANY_BYTES } from '../../../gateway/base/bytes.ts';
-import { MAX_JSON_VALUES } from '../../../gateway/http/messages.ts';
+import { MAX_JSON_VALUES } from '../../../gateway/http/body.ts';
 import { ANYONE, type Caller, NO_LIMITS } from '../../../gateway/keys/keys.ts';
 import {
   type Endpoint,
   type PassThroughRequest,
   parseGeneration,
   parsePassThrough,
-} from '../../../gateway/offload/jobs.ts';
-import { createOffload } from '../../../gateway/offload/pool.ts';
+} from '../../../gateway/threads/jobs.ts';
+import { createOffload } from '../../../gateway/threads/offload.ts';
 import { splitRaw } from '../../../proto/attestation/raw.ts';
 import { ask } from '../../support/client.ts';
 import { useService } from '../../support/service.ts';

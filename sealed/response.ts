@@ -1,8 +1,8 @@
 // Sealed responses: chunks under a key that both sides derive from the request's encapsulation (draft-ietf-ohai-chunked-ohttp §6.2). Both
 // AEADs of ours are AES-GCM.
-import { ByteSource, type Bytes, joined } from '../byte-source.ts';
-import { tooLarge } from '../errors.ts';
+import { ByteSource, type Bytes, joined } from './byte-source.ts';
 import { chunkHead, FINAL, MAX_CHUNK_BYTES, NO_BYTES, openChunks, TAG_BYTES } from './chunks.ts';
+import { tooLarge } from './errors.ts';
 
 export const RESPONSE_MEDIA_TYPE = 'message/ohttp-chunked-res';
 

@@ -1,7 +1,7 @@
 // The chunks of a sealed message (draft-ietf-ohai-chunked-ohttp): each after its length, the last after a zero and up to the end of the
 // message. The last one is sealed with other additional data, so that a truncated message never looks complete.
-import { type ByteSource, type Bytes, varint } from '../byte-source.ts';
-import { malformed, SealedError, tooLarge } from '../errors.ts';
+import { type ByteSource, type Bytes, varint } from './byte-source.ts';
+import { malformed, SealedError, tooLarge } from './errors.ts';
 
 /** The length that every receiver must accept (§3), and our limit for a chunk. */
 export const MAX_CHUNK_BYTES = 16 * 1024;
