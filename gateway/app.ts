@@ -23,12 +23,12 @@ import { registerBackends, registerGauges } from './gauges.ts';
 import { withinBudget } from './http/budget.ts';
 import type { Bindings, Env, Handler, Middleware } from './http/context.ts';
 import {
+  addressBounded,
   authenticated,
   bounded,
   createExchangeMiddleware,
   origins,
   preflight,
-  sealedBounded,
   verifyBounded,
   withoutBody,
 } from './http/middleware.ts';
@@ -36,7 +36,7 @@ import type { Keys } from './keys/keys.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { type Concurrency, createConcurrency, createPermits } from './limits/concurrency.ts';
 import { createRates, inMemory, inStore, type Rates } from './limits/rates.ts';
-import { attestationById, attestationSession } from './routes/attestation.ts';
+import { attestationBundle, attestationById, attestationSession } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
 import { createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
@@ -127,6 +127,14 @@ function createRoutes(deps: Deps): Hono<Env> {
     attestationSession(deps),
   );
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
+  on(
+    app,
+    'GET',
+    '/v1/attestation/bundles/:sha256',
+    [...open, addressBounded(deps, 'bundles')],
+    attestationBundle(deps),
+  );
+  on(rest, 'ALL', '/v1/attestation/bundles/:sha256', admitted, only('GET'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
   on(rest, 'ALL', '/', open, only('GET'));
@@ -137,7 +145,7 @@ function createRoutes(deps: Deps): Hono<Env> {
       app,
       'POST',
       '/ohttp',
-      [...open, sealedBounded(deps)],
+      [...open, addressBounded(deps, 'sealed requests')],
       sealed(deps, deps.sealing, (request, bindings: Bindings) => app.fetch(request, bindings)),
     );
     on(rest, 'ALL', '/ohttp', open, only('POST'));

@@ -9,7 +9,7 @@ export const MAX_MESSAGES = 10_000;
 const MAX_MODEL = 512;
 const MAX_ROLE = 64;
 
-const TEE_FORMS = 'must be true, false, null or an object of batch and challenge';
+const TEE_FORMS = 'must be true, false, null or an object of batch, compact and challenge';
 
 /** The member `tee`, which the gateway cuts out of the body: whether and how the response is to be attested. */
 export const teeSchema = z.union(
@@ -18,6 +18,7 @@ export const teeSchema = z.union(
     z.null(),
     z.strictObject({
       batch: z.boolean('must be true or false').optional(),
+      compact: z.boolean('must be true or false').optional(),
       challenge: z
         .string('must be a string')
         .regex(/^[\x20-\x7e]{16,128}$/, 'must be 16 to 128 printable ASCII characters')

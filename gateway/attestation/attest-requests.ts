@@ -188,8 +188,8 @@ export class AttestRequests {
       else devices = result.devices;
     }
     if (refusal === null) this.#options.onSigned?.(answers.length, answers[0]?.batch === null ? 'strict' : 'batch');
-    const json = Buffer.concat([Buffer.from(`"nonce":"${nonce}",`), members.subarray(1, -1)]);
-    const shared: Members = { nonce, json, sharing: answers.length };
+    // Copied, because the frame's buffer holds more.
+    const shared: Members = { nonce, json: Buffer.from(members.subarray(1, -1)) };
     const genuine = simulatedRoot === null;
     for (const [i, { request, batch, phases }] of answers.entries())
       if (refusal === null)

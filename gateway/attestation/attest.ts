@@ -4,6 +4,7 @@ import { delayAfter } from '../base/backoff.ts';
 import { EMPTY } from '../base/bytes.ts';
 import type { Body, Draft, Folded } from '../threads/jobs.ts';
 import type { Offload } from '../threads/offload.ts';
+import { bundleOf, compactJson, type Proof, wholeJson } from './bundle.ts';
 import {
   type Attested,
   type AttestedExchange,
@@ -13,9 +14,10 @@ import {
   type Sidecar,
   type Store,
 } from './interfaces.ts';
-import { answerCpu, timedOut } from './sessions.ts';
+import { timedOut } from './sessions.ts';
 
-const NO_MEMBERS: Members = { nonce: '', json: EMPTY, sharing: 1 };
+const COMMA = Buffer.from(',');
+const NO_MEMBERS: Members = { nonce: '', json: EMPTY };
 /** Backoff between drafts, for a sidecar whose session changes again and again. */
 const REDRAFT = { min_ms: 10, max_ms: 1_000 };
 
@@ -48,7 +50,7 @@ export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store,
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
     async attest(exchange, response, onDisconnect) {
-      const { owner, id, watch } = exchange;
+      const { owner, id, watch, compact } = exchange;
       const { draft, attested } = await signed(exchange, response, onDisconnect);
       const { completionId, start } = draft;
       const { members, batch, cpu, phases, devices, genuine } = attested;
@@ -56,14 +58,15 @@ export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store,
       attested.members = NO_MEMBERS;
       const level = !genuine ? 'none' : cpu === null ? 'gpu' : 'gpu+cpu';
       watch.attested(phases, batch?.tree_size ?? null, { nonce: members.nonce, devices, level });
-      const end = Buffer.from(
-        (batch === null ? '' : `,"batch":${JSON.stringify(batch)}`) +
-          (cpu === null ? '' : `,"cpu":${answerCpu(cpu.session, cpu.signature, exchange.session)}`) +
-          '}',
-      );
-      const json = Buffer.concat([start, members.json, end]);
-      store.keep(owner, id, completionId, batch === null ? json : { start, members, end });
-      return { json, tree_size: batch?.tree_size ?? null };
+      const nonce = Buffer.from(`"nonce":"${members.nonce}"`);
+      const proof: Proof = {
+        start: Buffer.concat(batch === null ? [start, nonce, COMMA, members.json] : [start, nonce]),
+        own: batch === null ? '' : `,"batch":${JSON.stringify(batch)}`,
+        signed: cpu === null ? null : { session: cpu.session.id, signature: cpu.signature },
+        bundle: bundleOf(batch === null ? null : members, cpu?.session ?? null),
+      };
+      store.keep(owner, id, completionId, proof, compact);
+      return { json: compact ? compactJson(proof) : wholeJson(proof), tree_size: batch?.tree_size ?? null };
     },
   };
 }

@@ -7,6 +7,7 @@ import type { Outgoing } from '../http/body.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Watch } from '../telemetry/watch.ts';
 import type { Body, Folded } from '../threads/jobs.ts';
+import type { Proof } from './bundle.ts';
 
 /**
  * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with
@@ -27,8 +28,8 @@ export interface AttestedExchange {
   readonly endpoint: string;
   /** The client's body, exactly as received, as text or bytes. */
   readonly request: string | Buffer;
-  /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
-  readonly session?: string | undefined;
+  /** The client asks for the short form. */
+  readonly compact: boolean;
   /** The group of responses that may share a nonce with this one; null: none may. */
   readonly batch: BatchGroup | null;
   readonly outgoing: Outgoing;
@@ -56,20 +57,11 @@ export interface Attestor {
  */
 export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
 
-/** The members nonce, token and evidence of an attestation. All responses of a batch share one object. */
+/** Token and evidence of an attestation. All responses of a batch share one object. */
 export interface Members {
   readonly nonce: string;
-  /** The members as JSON without braces, in UTF-8. */
+  /** The members `token` and `evidence` as JSON without braces, in UTF-8. */
   readonly json: Buffer<ArrayBuffer>;
-  /** Number of responses that share them. */
-  readonly sharing: number;
-}
-
-/** An attestation of a batch: its JSON in three parts. */
-export interface InBatch {
-  readonly start: Uint8Array<ArrayBuffer>;
-  readonly members: Members;
-  readonly end: Buffer<ArrayBuffer>;
 }
 
 /** Storing never fails for its caller, because the response carries its attestation anyway. Only `find` reports errors. */
@@ -77,11 +69,13 @@ export interface Store {
   begin(owner: Owner, id: string): void;
   /** Registers an id of the completion while its stream runs. Until {@link keep}, another response's attestation under it stays. */
   name(owner: Owner, id: string, completionId: string): void;
-  /** Stores the attestation under its id, `completionId` and all registered ids. The shared members of a batch are stored once. */
-  keep(owner: Owner, id: string, completionId: string | null, attestation: Buffer<ArrayBuffer> | InBatch): void;
+  /** Stores the attestation under its id, `completionId` and all registered ids, and its bundle once for all that share it. */
+  keep(owner: Owner, id: string, completionId: string | null, proof: Proof, compact: boolean): void;
   drop(owner: Owner, id: string): void;
   /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
+  /** A bundle's JSON. @throws {Problem} store_unavailable */
+  findBundle(sha256: string): Buffer<ArrayBuffer> | null | Promise<Buffer<ArrayBuffer> | null>;
   /** Entries and bytes in this process's memory. */
   readonly usage: { readonly entries: number; readonly bytes: number };
   /** Whether the server that gateways share can be reached; null: there is none. */

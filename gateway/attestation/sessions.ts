@@ -169,13 +169,6 @@ function endOf(collateral: object | undefined): number | null {
 /** JSON of the session by itself: the member `cpu` with the evidence over its statement. */
 export const wholeSession = ({ cpu, gpu }: Session): string => `${cpu.slice(0, -1)},"gpu":${gpu}}`;
 
-/** JSON of the member `cpu` of an answer. `held`: the id of the session that the client has; of that one only the id is sent. */
-export function answerCpu({ id, cpu }: Session, signature: string, held: string | undefined): string {
-  return held === id
-    ? `{"statement_sha256":"${id}","signature":"${signature}"}`
-    : `${cpu.slice(0, -1)},"signature":"${signature}"}`;
-}
-
 function problemOf({ code, message, retry_after_ms }: Failed): Problem {
   if (code === 'no_session') return noSession();
   const retryAfterSeconds = Math.max(1, Math.ceil((retry_after_ms ?? 2_000) / 1000));

@@ -1,37 +1,32 @@
 // Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are evicted first.
 import { LRUCache } from 'lru-cache';
 import type { Owner } from '../keys/keys.ts';
-import type { InBatch, Kept, Store } from './interfaces.ts';
+import { compactJson, type Proof, wholeJson } from './bundle.ts';
+import type { Kept, Store } from './interfaces.ts';
 
 // The store of attestations, for clients that drop unknown members. An attestation is found by its owner, under our id and the
 // completion's.
 
-const wholeOf = ({ start, members, end }: InBatch): Buffer<ArrayBuffer> => Buffer.concat([start, members.json, end]);
-
 export interface MemoryStore extends Store {
   find(owner: Owner, id: string): Kept | null;
+  findBundle(sha256: string): Buffer<ArrayBuffer> | null;
 }
 
 const PENDING = { state: 'pending' } as const;
 
-/** An attestation. It is stored under the gateway's id; under each id of the completion, the key of that entry is stored. */
-type Entry = Buffer<ArrayBuffer> | InBatch;
+/**
+ * An attestation, or a bundle by its hash. An attestation is stored under the gateway's id; under each id of the completion, the key of
+ * that entry is stored.
+ */
+type Entry = { readonly proof: Proof; readonly compact: boolean } | Buffer<ArrayBuffer>;
 /** Bytes that an entry costs beside its text. */
 const ENTRY_BYTES = 512;
 
-/** The bytes of an entry, with its share of the members that its batch has in common. */
 const bytesOf = (entry: Entry): number =>
-  Buffer.isBuffer(entry)
-    ? entry.length
-    : entry.start.length + entry.end.length + Math.ceil(entry.members.json.length / entry.members.sharing);
+  Buffer.isBuffer(entry) ? entry.length : entry.proof.start.length + entry.proof.own.length;
 
 /** A small Buffer is a part of memory that others share, and would keep all of it: each entry gets its own. */
 const copied = (bytes: Uint8Array): Buffer<ArrayBuffer> => Buffer.from(new Uint8Array(bytes).buffer);
-
-const owned = (entry: Entry): Entry =>
-  Buffer.isBuffer(entry)
-    ? copied(entry)
-    : { start: copied(entry.start), members: entry.members, end: copied(entry.end) };
 
 export function createMemoryStore(options: {
   attestation_ttl_ms: number;
@@ -66,12 +61,14 @@ export function createMemoryStore(options: {
       names.set(key, (names.get(key) ?? new Set()).add(named));
       if (!cache.has(named) && !pending.has(named)) pending.set(named, key);
     },
-    keep(owner, id, completionId, attestation) {
+    keep(owner, id, completionId, proof, compact) {
       const key = keyOf(owner, id);
       const named = new Set(settle(key));
       if (completionId !== null) named.add(keyOf(owner, completionId));
       named.delete(key);
-      const entry = owned(attestation);
+      // Before the attestation, which needs it: the oldest entry is evicted first. A hash has no space, so it is no key of an attestation.
+      if (proof.bundle !== null) cache.set(proof.bundle.sha256, proof.bundle.json);
+      const entry = { proof: { ...proof, start: copied(proof.start) }, compact };
       cache.set(key, entry);
       // The cache does not take an entry that is larger than its limit.
       if (cache.peek(key) !== entry) return;
@@ -87,8 +84,13 @@ export function createMemoryStore(options: {
       const key = keyOf(owner, id);
       const found = cache.peek(key);
       const entry = typeof found === 'string' ? cache.peek(found) : found;
-      if (typeof entry === 'object') return { state: 'ready', json: Buffer.isBuffer(entry) ? entry : wholeOf(entry) };
+      if (typeof entry === 'object' && 'proof' in entry)
+        return { state: 'ready', json: entry.compact ? compactJson(entry.proof) : wholeJson(entry.proof) };
       return pending.has(key) ? PENDING : null;
+    },
+    findBundle(sha256) {
+      const entry = cache.peek(sha256);
+      return Buffer.isBuffer(entry) ? entry : null;
     },
     reachable: null,
     get usage() {

@@ -1,10 +1,12 @@
 // Keeps attestations in Valkey or Redis beside this process's memory, so that any gateway finds the attestations of all.
 import { hash } from 'node:crypto';
 import { RESP_TYPES } from '@redis/client';
+import { EMPTY } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../base/store-connection.ts';
 import type { Owner } from '../keys/keys.ts';
-import type { InBatch, Kept, Members, Store } from './interfaces.ts';
+import { type Bundle, compactJson, type Proof, wholeJson } from './bundle.ts';
+import type { Kept, Store } from './interfaces.ts';
 import type { MemoryStore } from './store-memory.ts';
 
 interface SharedOptions {
@@ -18,29 +20,33 @@ const PENDING = 'pending';
 /** A gateway that is killed cannot remove its pending entries, so they expire after this time unless renewed. */
 const PENDING_MS = 60_000;
 const RENEW_MS = 20_000;
-/** Prefix of a value that holds the key of another entry. An attestation begins with a brace. */
+/** Prefix of a value that holds the key of another entry. */
 const ALIAS = '=';
 const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
 /** Limit for values on their way to the server. Beyond it an attestation is stored in this process only. */
 const MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024;
-const BRACE = 0x7b;
-/** Prefix of an attestation of a batch. The nonce under which its members are stored follows, and their offset in the rest. */
-const IN_BATCH = '&';
-const IN_BATCH_HEAD = /^&([0-9a-f]{64}) (\d{1,9})\n/;
-/** Members are kept longer than attestations by this time, so that no attestation of a batch outlives them. */
-const MEMBERS_MORE_MS = 60_000;
+/** Prefix of an attestation in parts, after which its first line has all but `start`. */
+const IN_PARTS = '&';
+/** Bundles are kept longer than attestations by this time, and set again after half of it, so that no attestation outlives its own. */
+const BUNDLE_MORE_MS = 60_000;
 const RETRY_SECONDS = 2;
 /** Errors are ignored: the connection's state is logged, and the response carries its attestation in any case. */
 const ignore = () => {};
 
 // Keys are hashed so that they reveal neither owners nor ids.
 const keyOf = (owner: Owner, id: string) => `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
-const membersKey = (nonce: string) => `countersign:members:${nonce}`;
+const bundleKey = (sha256: string) => `countersign:bundle:${sha256}`;
+
+/** The first line of an attestation in parts. */
+interface Parts extends Pick<Proof, 'own' | 'signed'> {
+  readonly compact: boolean;
+  readonly bundle: Pick<Bundle, 'sha256' | 'cpu_at'> | null;
+}
 
 /** The entries on the server, by key. */
 function createEntries(connection: Connection, attestation_ttl_ms: number) {
   let in_flight_bytes = 0;
-  const membersSet = new WeakMap<Members, Promise<void>>();
+  const bundlesSet = new WeakMap<Bundle, { readonly at_ms: number; readonly done: Promise<void> }>();
 
   async function set(
     key: string,
@@ -57,43 +63,52 @@ function createEntries(connection: Connection, attestation_ttl_ms: number) {
     }
   }
 
-  /** Sets the members of a batch once, with its first answer. @throws {Error} where they could not be stored. */
-  function setMembers(members: Members): Promise<void> {
-    const known = membersSet.get(members);
-    if (known !== undefined) return known;
-    const setting = set(membersKey(members.nonce), members.json, attestation_ttl_ms + MEMBERS_MORE_MS);
-    membersSet.set(members, setting);
-    return setting;
+  /** Sets a bundle once for all that share it. @throws {Error} where it could not be stored. */
+  function setBundle(bundle: Bundle): Promise<void> {
+    const last = bundlesSet.get(bundle);
+    if (last !== undefined && performance.now() - last.at_ms < BUNDLE_MORE_MS / 2) return last.done;
+    const done = set(bundleKey(bundle.sha256), bundle.json, attestation_ttl_ms + BUNDLE_MORE_MS);
+    bundlesSet.set(bundle, { at_ms: performance.now(), done });
+    return done;
   }
 
-  async function setInBatch(key: string, { start, members, end }: InBatch): Promise<void> {
-    await setMembers(members);
-    const head = Buffer.from(`${IN_BATCH}${members.nonce} ${start.length}\n`);
-    await set(key, Buffer.concat([head, start, end]), attestation_ttl_ms);
+  async function setProof(key: string, { start, own, signed, bundle }: Proof, compact: boolean): Promise<void> {
+    if (bundle !== null) await setBundle(bundle);
+    const shared = bundle === null ? null : { sha256: bundle.sha256, cpu_at: bundle.cpu_at };
+    const head = JSON.stringify({ own, signed, compact, bundle: shared } satisfies Parts);
+    await set(key, Buffer.concat([Buffer.from(`${IN_PARTS}${head}\n`), start]), attestation_ttl_ms);
   }
 
   async function find(key: string, alias = false): Promise<Kept | null> {
     const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
     if (value === null) return null;
-    if (value[0] === BRACE) return { state: 'ready', json: Buffer.from(value) };
-    if (value[0] === IN_BATCH.charCodeAt(0)) return inBatch(value);
+    if (value[0] === IN_PARTS.charCodeAt(0)) return inParts(value);
     const text = value.toString('latin1');
     if (!text.startsWith(ALIAS)) return { state: 'pending' };
     // A backend that names our ids could make aliases of aliases.
     return alias ? null : find(text.slice(ALIAS.length), true);
   }
 
-  async function inBatch(value: Buffer): Promise<Kept | null> {
-    const [head = '', nonce = '', at] = IN_BATCH_HEAD.exec(value.toString('latin1', 0, 80)) ?? [];
-    const json = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(membersKey(nonce)));
+  const findBundle = (sha256: string) =>
+    connection.run((client) =>
+      client.withTypeMapping(AS_BYTES).get(bundleKey(sha256)),
+    ) as Promise<Buffer<ArrayBuffer> | null>;
+
+  async function inParts(value: Buffer): Promise<Kept | null> {
+    const end = value.indexOf('\n');
+    const { own, signed, compact, bundle: shared } = JSON.parse(value.toString('utf8', 1, end)) as Parts;
+    const start = Buffer.from(value.subarray(end + 1));
+    // The short form names its bundle and does not have it.
+    const json = shared === null || compact ? EMPTY : await findBundle(shared.sha256);
     if (json === null) return null;
-    const own = value.subarray(head.length);
-    return { state: 'ready', json: Buffer.concat([own.subarray(0, Number(at)), json, own.subarray(Number(at))]) };
+    const proof = { start, own, signed, bundle: shared === null ? null : { ...shared, json } };
+    return { state: 'ready', json: compact ? compactJson(proof) : wholeJson(proof) };
   }
 
   return {
     set,
-    setInBatch,
+    setProof,
+    findBundle,
     find,
     drop: (key: string) => void connection.run((client) => client.del(key)).catch(ignore),
   };
@@ -102,7 +117,7 @@ function createEntries(connection: Connection, attestation_ttl_ms: number) {
 /** `memory` is the store of this gateway. */
 export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
   const { attestation_ttl_ms } = options;
-  const { set, setInBatch, find, drop } = createEntries(connection, attestation_ttl_ms);
+  const { set, setProof, find, findBundle, drop } = createEntries(connection, attestation_ttl_ms);
   const markPending = (key: string) => void set(key, PENDING, PENDING_MS).catch(ignore);
 
   /** The keys of responses that are not complete, each with those of its completion's ids. */
@@ -111,9 +126,9 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
     for (const key of running.keys()) markPending(key);
   }, RENEW_MS).unref();
 
-  async function findOnServer(owner: Owner, id: string): Promise<Kept | null> {
+  async function onServer<T>(found: Promise<T>): Promise<T> {
     try {
-      return await find(keyOf(owner, id));
+      return await found;
     } catch (cause) {
       throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
         cause,
@@ -136,17 +151,15 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
       running.get(key)?.add(named);
       set(named, ALIAS + key, ttl_ms, { condition: 'NX' }).catch(ignore);
     },
-    keep(owner, id, completionId, attestation) {
-      memory.keep(owner, id, completionId, attestation);
+    keep(owner, id, completionId, proof, compact) {
+      memory.keep(owner, id, completionId, proof, compact);
       const key = keyOf(owner, id);
       const named = new Set(running.get(key));
       if (completionId !== null) named.add(keyOf(owner, completionId));
       named.delete(key);
       running.delete(key);
-      const stored =
-        'members' in attestation ? setInBatch(key, attestation) : set(key, attestation, attestation_ttl_ms);
       // When the attestation cannot be stored, for instance on a full server, the pending entry is removed.
-      stored.catch(() => drop(key));
+      setProof(key, proof, compact).catch(() => drop(key));
       for (const one of named) set(one, ALIAS + key, attestation_ttl_ms).catch(ignore);
     },
     drop(owner, id) {
@@ -155,7 +168,8 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
       running.delete(key);
       drop(key);
     },
-    find: (owner, id) => memory.find(owner, id) ?? findOnServer(owner, id),
+    find: (owner, id) => memory.find(owner, id) ?? onServer(find(keyOf(owner, id))),
+    findBundle: (sha256) => memory.findBundle(sha256) ?? onServer(findBundle(sha256)),
     get usage() {
       return memory.usage;
     },

@@ -24,7 +24,6 @@ const WITHHELD_FROM_BACKEND = new Set([
   'accept-encoding',
   'expect',
   'x-tee',
-  'x-tee-session',
   'origin',
   'referer',
   'http2-settings',

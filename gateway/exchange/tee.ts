@@ -2,7 +2,6 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
-import { isDigest } from '../../proto/bytes.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
 import { streamFormOf } from '../../proto/stream/forms.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
@@ -31,7 +30,6 @@ export interface TeeDeps {
 interface TeeContext {
   readonly id: string;
   readonly owner: Owner;
-  readonly incoming: { readonly headers: IncomingHttpHeaders };
   readonly outgoing: Outgoing;
   readonly permit: ConcurrencyPermit;
   readonly watch: Watch;
@@ -44,11 +42,11 @@ export interface TeeHeader {
 }
 
 const NO_TEE: TeeHeader = { tee: null, spliced: true };
-const WORDS = new Set(['1', 'true', 'batch', 'header']);
+const WORDS = new Set(['1', 'true', 'batch', 'compact', 'header']);
 
 /**
- * Reads the header `x-tee`, for clients that can set only headers: `1`, `batch`, `header` (the attestation is available by its id only) or
- * a list of them; `0` is the same as no header. @throws {Problem} invalid_request
+ * Reads the header `x-tee`, for clients that can set only headers: `1`, `batch`, `compact`, `header` (the attestation is available by its id
+ * only) or a list of them; `0` is the same as no header. @throws {Problem} invalid_request
  */
 export function teeHeader(headers: IncomingHttpHeaders): TeeHeader {
   const value = headers['x-tee'];
@@ -57,18 +55,11 @@ export function teeHeader(headers: IncomingHttpHeaders): TeeHeader {
     .split(',')
     .map((word) => word.trim());
   if (!words.every((word) => WORDS.has(word)))
-    throw new Problem('invalid_request', 'The header x-tee must be 1, batch, header, or 0.', { param: 'x-tee' });
-  return { tee: words.includes('batch') ? 'batch' : 'strict', spliced: !words.includes('header') };
-}
-
-/** Reads the header `x-tee-session`: the session whose evidence the client has already. @throws {Problem} invalid_request */
-function sessionHeader(headers: IncomingHttpHeaders): string | undefined {
-  const value = headers['x-tee-session'];
-  if (value === undefined) return undefined;
-  if (isDigest(value)) return value;
-  throw new Problem('invalid_request', 'The header x-tee-session must be 64 lowercase hex digits.', {
-    param: 'x-tee-session',
-  });
+    throw new Problem('invalid_request', 'The header x-tee must be 1, batch, compact, header, or 0.', {
+      param: 'x-tee',
+    });
+  const tee = { batch: words.includes('batch'), compact: words.includes('compact') };
+  return { tee, spliced: !words.includes('header') };
 }
 
 /** The kind of attestation, and the request that it covers. */
@@ -87,7 +78,7 @@ export interface TeeRequest {
  * @throws {Problem} attestation_unavailable, overloaded, invalid_request
  */
 export async function openTee(
-  { incoming, outgoing, permit, watch, id, owner }: TeeContext,
+  { outgoing, permit, watch, id, owner }: TeeContext,
   { config, sidecar, store }: TeeDeps,
   { tee, ...rest }: TeeRequest,
 ): Promise<TeeExchange> {
@@ -95,7 +86,6 @@ export async function openTee(
     throw new Problem('invalid_request', 'tee: the path has characters that no proof can name.', { param: 'tee' });
   permit.tee();
   permit.hold((TEE_COPIES - 1) * rest.request.length);
-  const session = sessionHeader(incoming.headers);
   // The wait for a sidecar is never longer than an attestation may take.
   await sidecar.ready(Math.min(config.sidecar_wait_ms, config.attest_timeout_ms));
   store.begin(owner, id);
@@ -104,8 +94,8 @@ export async function openTee(
     owner,
     ...rest,
     streamForm: streamFormOf(rest.endpoint),
-    session,
-    batch: tee === 'batch' ? groupOf(owner, config) : null,
+    compact: tee.compact,
+    batch: tee.batch ? groupOf(owner, config) : null,
     outgoing,
     watch,
     hold: (chunk) => permit.hold(TEE_COPIES * chunk.length),

@@ -103,7 +103,7 @@ export function preflight(c: Context): Response {
   const headers = c.req.header('access-control-request-headers');
   return c.body(null, 204, {
     ...PREFLIGHT,
-    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee, x-tee-session',
+    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
   });
 }
 
@@ -162,17 +162,17 @@ export function verifyBounded({ config, rates }: AdmissionDeps): Middleware {
   };
 }
 
-/** Sealed requests from one address in a second. Opening one takes a millisecond, and its API key is inside. */
-const MAX_SEALED_PER_SECOND = 200;
+/** Requests of one kind without an API key from one address in a second. Opening a sealed one takes a millisecond. */
+const MAX_KEYLESS_PER_SECOND = 200;
 
-/** Sealed requests are opened before their API key is known, so each client address has a rate, counted in this process. */
-export function sealedBounded({ config }: AdmissionDeps): Middleware {
+/** Limits requests whose API key is not known yet, or needs none, by the client's address. They are counted in this process. */
+export function addressBounded({ config }: AdmissionDeps, subject: string): Middleware {
   const rates = createRates(inMemory);
   return async (c) => {
     const { incoming, outgoing } = c.env;
     const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
     c.env.address = address;
-    admit(c, await rates.take(`sealed:${address}`, MAX_SEALED_PER_SECOND), 'sealed requests from one address');
+    admit(c, await rates.take(address, MAX_KEYLESS_PER_SECOND), `${subject} from one address`);
   };
 }
 

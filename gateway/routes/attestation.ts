@@ -1,4 +1,5 @@
 // GET {the request's path}/{id}/attestation: returns a stored attestation, for clients that drop unknown members.
+// GET /v1/attestation/bundles/{sha256}: returns a bundle that short attestations name, to everybody.
 // GET /v1/attestation/session: returns the current session to everybody, or to API keys a session with the caller's challenge.
 import { isDigest } from '../../proto/bytes.ts';
 import type { Sidecar, Store } from '../attestation/interfaces.ts';
@@ -22,6 +23,20 @@ export function attestationById({ store }: { readonly store: Store }) {
         retryAfterSeconds: 1,
       });
     return c.body(kept.json, 200, JSON_TYPE);
+  };
+}
+
+/** Its address is its hash, so a copy is good for ever. */
+const IMMUTABLE = { ...JSON_TYPE, 'cache-control': 'public, max-age=31536000, immutable' };
+
+export function attestationBundle({ store }: { readonly store: Store }) {
+  return async (c: Context): Promise<Response> => {
+    const sha256 = c.req.param('sha256');
+    if (!isDigest(sha256))
+      throw new Problem('invalid_request', 'sha256: must be 64 lowercase hex digits.', { param: 'sha256' });
+    const json = await store.findBundle(sha256);
+    if (json === null) throw new Problem('not_found', 'No bundle is kept under this hash.', { param: 'sha256' });
+    return c.body(json, 200, IMMUTABLE);
   };
 }
 

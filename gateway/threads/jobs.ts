@@ -21,8 +21,13 @@ import { type Estimate, estimateOf, withUsageAsked } from '../usage/budget.ts';
 
 export type Endpoint = 'chat' | 'completion';
 
-/** How a response is attested: under a nonce of its own, or under one that it may share. */
-export type Tee = 'strict' | 'batch';
+/** How a response is attested. */
+export interface Tee {
+  /** Under a nonce that it may share. */
+  readonly batch: boolean;
+  /** In the short form, which names a bundle. */
+  readonly compact: boolean;
+}
 
 /** What an API key's budget needs of a request: nothing, an estimate of its LLM tokens, or also the backend's count of a stream's. */
 export type Metering = 'off' | 'estimate' | 'usage';
@@ -123,9 +128,9 @@ function readTee(value: unknown): Tee | null {
   const parsed = teeSchema.safeParse(value);
   if (!parsed.success) throw invalidMember(parsed.error.issues[0], ['tee']);
   const { data } = parsed;
-  if (data === true) return 'strict';
   if (data === false || data === null) return null;
-  return data.batch === true ? 'batch' : 'strict';
+  const { batch = false, compact = false } = data === true ? {} : data;
+  return { batch, compact };
 }
 
 // Parses a body of a route that only the backend knows: `tee`, `stream` and `model`.

@@ -10,7 +10,7 @@ import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL } from '../../../proto/frames.ts';
 import { createSessions, type Session, type Sessions } from '../../../sidecar/cpu/sessions.ts';
-import { appraiseSession, verifySession } from '../../../verify/cpu.ts';
+import { appraiseSession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, verifyAttestation } from '../../../verify/index.ts';
 import { collateralEnd } from '../../../verify/service.ts';
 import {
@@ -65,8 +65,6 @@ describe.each(['SEV_SNP', 'TDX'] as const)('with %s', (type) => {
   });
 
   const current = async () => (await ask(`${service.gateway.url}/v1/attestation/session`, { method: 'GET' })).json();
-  const idOf = async (session: { statement: string }) =>
-    Buffer.from(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(session.statement))).toString('hex');
 
   it('a whole answer carries the session and a signature over this answer', async () => {
     const got = await chat(service.gateway.url, TEE);
@@ -118,37 +116,6 @@ describe.each(['SEV_SNP', 'TDX'] as const)('with %s', (type) => {
     expectError(await get(`?challenge=${CHALLENGE}`), 401, 'invalid_api_key');
     expect((await get(`?challenge=${CHALLENGE}`, { authorization: 'Bearer sesame' })).status).toBe(200);
     await gateway.close();
-  });
-
-  it('a client that holds the session gets its name alone', async () => {
-    const session = await current();
-    const held = await idOf(session);
-    const got = await ask(`${service.gateway.url}/v1/chat/completions`, {
-      body: JSON.stringify(TEE),
-      headers: { 'x-tee-session': held },
-    });
-    expect(Object.keys(got.json().attestation.cpu)).toEqual(['statement_sha256', 'signature']);
-    const verified = await verifySession(session, { simulatedRoot });
-    const options = { simulatedRoot, session: verified.session };
-    expect(await verifyAttestation(got.text, options)).toMatchObject({ valid: true, claims: { cpu: { type } } });
-    const alone = await appraiseAttestation(got.text, { simulatedRoot });
-    expect(alone.checks).toContainEqual(expect.objectContaining({ name: 'cpu_form', code: 'cpu_missing' }));
-    expect(service.backend.seen[0]?.headers).not.toHaveProperty('x-tee-session');
-  });
-
-  it('a client that holds another session gets the whole one', async () => {
-    const headers = { 'x-tee-session': 'ab'.repeat(32) };
-    const got = await ask(`${service.gateway.url}/v1/chat/completions`, { body: JSON.stringify(TEE), headers });
-    expect(got.json().attestation.cpu).toMatchObject({ type });
-  });
-
-  it.each(['x', 'AB'.repeat(32), 'ab'.repeat(31)])('refuses the header x-tee-session: %s', async (value) => {
-    const got = await ask(`${service.gateway.url}/v1/chat/completions`, {
-      body: JSON.stringify(TEE),
-      headers: { 'x-tee-session': value },
-    });
-    expectError(got, 400, 'invalid_request', 'x-tee-session');
-    expect(service.backend.seen).toHaveLength(0);
   });
 
   it('gives a session with a challenge, under the same key', async () => {

@@ -1,9 +1,13 @@
+import { hash } from 'node:crypto';
 import { afterEach, expect, it, vi } from 'vitest';
+import { type Bundle, bundleOf, type Proof } from '../../../gateway/attestation/bundle.ts';
 import { createMemoryStore } from '../../../gateway/attestation/store-memory.ts';
 import { createSharedStore } from '../../../gateway/attestation/store-shared.ts';
 import type { Client, Connection } from '../../../gateway/base/store-connection.ts';
 import type { Owner } from '../../../gateway/keys/keys.ts';
 
+/** An attestation that shares nothing. */
+const alone = (json: string): Proof => ({ start: Buffer.from(json.slice(0, -1)), own: '', signed: null, bundle: null });
 const OWNER = 'owner' as Owner;
 const options = { attestation_ttl_ms: 3_600_000, max_answer_ms: 3_600_000, attest_timeout_ms: 60_000 };
 
@@ -28,8 +32,11 @@ it('what runs is renewed as pending until it is kept or dropped', async () => {
   store.begin(OWNER, 'b');
   expect(await sent(0)).toEqual(['pending 60000', 'pending 60000']);
   expect(await sent(20_000)).toEqual(['pending 60000', 'pending 60000']);
-  store.keep(OWNER, 'a', null, Buffer.from('{}'));
-  expect(await sent(20_000)).toEqual(['{} 3600000', 'pending 60000']);
+  store.keep(OWNER, 'a', null, alone('{}'), false);
+  expect(await sent(20_000)).toEqual([
+    '&{"own":"","signed":null,"compact":false,"bundle":null}\n{ 3600000',
+    'pending 60000',
+  ]);
   store.drop(OWNER, 'b');
   expect(await sent(60_000)).toEqual(['del']);
   await store.close();
@@ -48,24 +55,32 @@ it('what a batch has in common is on the server once, and another gateway puts e
     return createSharedStore(connection, memory, options);
   };
   const [one, other] = [gateway(), gateway()];
-  const members = { nonce: 'ab'.repeat(32), json: Buffer.from(`"token":"${'t'.repeat(5_000)}"`), sharing: 3 };
+  const members = { nonce: 'ab'.repeat(32), json: Buffer.from(`"token":"${'t'.repeat(5_000)}"`) };
+  const session = { id: 'cd'.repeat(32), statement: 's', cpu: '{"type":"TDX"}', gpu: '[]' };
+  const bundle = bundleOf(members, session) as Bundle;
+  expect(hash('sha256', bundle.json)).toBe(bundle.sha256);
   const ids = ['a', 'b', 'c'];
-  for (const id of ids)
-    one.keep(OWNER, id, `completion-${id}`, {
-      start: Buffer.from(`{"raw":"é of ${id}",`),
-      members,
-      end: Buffer.from(`,"batch":"${id}"}`),
-    });
+  for (const id of ids) {
+    const start = Buffer.from(`{"raw":"é of ${id}"`);
+    const signed = { session: session.id, signature: 'sig' };
+    const proof = { start, own: `,"batch":"${id}"`, signed, bundle: bundleOf(members, session) };
+    one.keep(OWNER, id, `completion-${id}`, proof, id === 'c');
+  }
   await vi.waitFor(() => expect(server.size).toBe(7));
-  const tokens = [...server.values()].filter((value) => value.includes('"token"'));
-  expect(tokens).toHaveLength(1);
-  for (const id of ids)
+  expect([...server.values()].filter((value) => value.includes('"token"'))).toHaveLength(1);
+  const forms = {
+    a: { token: 't'.repeat(5_000), batch: 'a', cpu: { type: 'TDX', signature: 'sig' } },
+    b: { token: 't'.repeat(5_000), batch: 'b', cpu: { type: 'TDX', signature: 'sig' } },
+    c: { batch: 'c', cpu: { statement_sha256: session.id, signature: 'sig' }, bundle: bundle.sha256 },
+  };
+  for (const [id, form] of Object.entries(forms))
     for (const by of [id, `completion-${id}`]) {
       const found = await other.find(OWNER, by);
-      const text = found?.state === 'ready' ? found.json.toString() : '';
-      expect(JSON.parse(text)).toEqual({ raw: `é of ${id}`, token: 't'.repeat(5_000), batch: id });
+      expect(JSON.parse(found?.state === 'ready' ? found.json.toString() : '')).toEqual({ raw: `é of ${id}`, ...form });
       expect(await one.find(OWNER, by)).toEqual(found);
     }
+  for (const gateway of [one, other]) expect(await gateway.findBundle(bundle.sha256)).toEqual(bundle.json);
+  expect(await other.findBundle('ef'.repeat(32))).toBeNull();
   // Without the common part an answer is not found, and never half of it.
   server.delete([...server].find(([, value]) => value.includes('"token"'))?.[0] ?? '');
   expect(await other.find(OWNER, 'a')).toBeNull();
@@ -92,15 +107,15 @@ it('another gateway finds an attestation by every id of its completion, and by n
   for (const id of ['first', 'second', 'a']) one.name(OWNER, 'a', id);
   for (const id of ['a', 'first', 'second'])
     expect([id, await other.find(OWNER, id)]).toEqual([id, { state: 'pending' }]);
-  one.keep(OWNER, 'a', 'last', Buffer.from('{"n":1}'));
+  one.keep(OWNER, 'a', 'last', alone('{"n":1}'), false);
   for (const id of ['a', 'first', 'second', 'last']) {
     expect([id, await other.find(OWNER, id)]).toEqual([id, { state: 'ready', json: Buffer.from('{"n":1}') }]);
     expect(await other.find('another' as Owner, id)).toBeNull();
   }
   // A backend that names our ids as its own leads nobody in a circle.
-  one.keep(OWNER, 'b', 'c', Buffer.from('{"n":2}'));
-  one.keep(OWNER, 'c', 'b', Buffer.from('{"n":3}'));
-  one.keep(OWNER, 'd', 'c', Buffer.from('{"n":4}'));
+  one.keep(OWNER, 'b', 'c', alone('{"n":2}'), false);
+  one.keep(OWNER, 'c', 'b', alone('{"n":3}'), false);
+  one.keep(OWNER, 'd', 'c', alone('{"n":4}'), false);
   expect(await other.find(OWNER, 'b')).toBeNull();
   expect(await other.find(OWNER, 'd')).toEqual({ state: 'ready', json: Buffer.from('{"n":4}') });
   await Promise.all([one.close(), other.close()]);
