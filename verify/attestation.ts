@@ -3,6 +3,7 @@ import type { Attestation } from '../proto/attestation/attestation.ts';
 import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/attestation/raw.ts';
 import { duplicateMember, JsonTextError } from '../proto/json.ts';
 import { checkBatch } from './binding/batch.ts';
+import { checkBundle } from './binding/bundle.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';
 import {
@@ -84,7 +85,12 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
   };
   const list = new CheckList(stopAtFailure);
   const given = await list.run('form', [], () => checkForm(input, expected.event, limits));
-  const attestation = given?.attestation ?? EMPTY;
+  const compact = given?.bundle == null ? null : { attestation: given.attestation, sha256: given.bundle };
+  const expanded =
+    compact === null
+      ? null
+      : await list.run('bundle', ['form'], () => checkBundle(compact, context.options.bundles, limits));
+  const attestation = expanded ?? given?.attestation ?? EMPTY;
 
   const hashed = await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
   const raw = await list.run('raw_members', ['form'], () => checkMembers(attestation));
@@ -93,7 +99,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     compareExchange(attestation, raw as RawParts, expected, given?.carrier ?? null),
   );
 
-  const token = await list.run('token_shape', ['form'], () => checkShape(attestation));
+  const token = await list.run('token_shape', FORM, () => checkShape(attestation));
   // They run only where token_shape passed: `token` is not null in them.
   const ofToken = <T>(name: CheckName, check: (token: ParsedToken) => Outcome<T> | Promise<Outcome<T>>) =>
     list.run(name, ['token_shape'], () => check(token as ParsedToken));
@@ -129,8 +135,8 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     challenged: expected.challenge !== undefined,
     namesSession: raw?.session !== undefined,
   };
-  await list.run('policy', ['form', 'raw_members'], () => checkPolicy(findings, context));
-  return { report: concluded(findings), raw, attestation: given?.attestation ?? null };
+  await list.run('policy', [...FORM, 'raw_members'], () => checkPolicy(findings, context));
+  return { report: concluded(findings), raw, attestation: given === null ? null : attestation };
 }
 
 /**
@@ -156,6 +162,9 @@ async function checkProcessor(
     cpuOptionsOf(context),
   );
 }
+
+/** A compact attestation is read with its bundle. */
+const FORM: readonly CheckName[] = ['form', 'bundle'];
 
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */
 const EMPTY: Attestation = { raw: '', nonce: '', token: '' };
@@ -256,7 +265,7 @@ async function checkEvidence(
   // Evidence may be absent only where NVIDIA signed the token, which must then state a result.
   const appraised = claims?.signature === 'nvidia-signed' && token?.overallResult === true;
   for (const name of OF_DEVICES)
-    await list.run(name, name === 'report_form' ? ['form'] : ['report_form', 'token_shape'], () => {
+    await list.run(name, name === 'report_form' ? FORM : ['report_form', 'token_shape'], () => {
       if (name === 'device_mode' && token !== null) return checkSignedMode(token);
       if (appraised) return skipped("no evidence came; NVIDIA's service appraised it, by the token that it signed");
       throw new CheckFailure('evidence_missing', 'there is no evidence, and no result that NVIDIA signed');

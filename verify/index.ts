@@ -7,6 +7,8 @@ export { appraiseAttestation, verifyAttestation } from './attestation.ts';
 // For code that accepts a saved stream or JSON, and looks for an attestation in it.
 export { isTranscript } from './binding/exchange.ts';
 export { attestationIn, type Kind, kindOf } from './binding/input.ts';
+// Bundles, which compact attestations name.
+export { type Bundles, type BundlesOptions, createBundles } from './common/bundles.ts';
 export {
   CHECKS,
   type Check,

@@ -4,12 +4,13 @@ import { delayAfter } from '../base/backoff.ts';
 import { EMPTY } from '../base/bytes.ts';
 import type { Body, Draft, Folded } from '../threads/jobs.ts';
 import type { Offload } from '../threads/offload.ts';
-import { bundleOf, compactJson, type Proof, wholeJson } from './bundle.ts';
+import { bundleOf, compactJson, wholeJson } from './bundle.ts';
 import {
   type Attested,
   type AttestedExchange,
   type Attestor,
   type Members,
+  type Proof,
   SessionChanged,
   type Sidecar,
   type Store,

@@ -1,29 +1,8 @@
-// Compact proofs: what attestations have in common stands once in a bundle, under its own SHA-256 (docs/attestation.md §5). A bundle has the
+// Compact proofs: what attestations have in common stands once in a bundle, under its own SHA-256 (docs/attestation.md §9). A bundle has the
 // token and evidence of a batch, the processor's session, or both. Each attestation is kept in parts, from which both forms are written.
 import { hash } from 'node:crypto';
 import { EMPTY } from '../base/bytes.ts';
-import type { Members, Session } from './interfaces.ts';
-
-export interface Bundle {
-  /** SHA-256 of `json`, in hex. */
-  readonly sha256: string;
-  /** One JSON object: `token` and `evidence`, or `cpu`, or all three in this order. */
-  readonly json: Buffer<ArrayBuffer>;
-  /** Where `cpu` begins in it, with the character before its name; its last byte where there is no session. */
-  readonly cpu_at: number;
-}
-
-/** An attestation in parts. */
-export interface Proof {
-  /** `{"raw":…,"nonce":"…"`, and of a strict one `,"token":…,"evidence":…`. */
-  readonly start: Buffer<ArrayBuffer>;
-  /** `,"batch":{…}`; empty for a strict one. */
-  readonly own: string;
-  /** The session and its key's signature; null where no processor signs. */
-  readonly signed: { readonly session: string; readonly signature: string } | null;
-  /** null: it shares nothing. */
-  readonly bundle: Bundle | null;
-}
+import type { Bundle, Members, Proof, Session } from './interfaces.ts';
 
 const bundles = new WeakMap<Members | Session, Map<Session | null, Bundle>>();
 

@@ -7,7 +7,6 @@ import type { Outgoing } from '../http/body.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Watch } from '../telemetry/watch.ts';
 import type { Body, Folded } from '../threads/jobs.ts';
-import type { Proof } from './bundle.ts';
 
 /**
  * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with
@@ -62,6 +61,28 @@ export interface Members {
   readonly nonce: string;
   /** The members `token` and `evidence` as JSON without braces, in UTF-8. */
   readonly json: Buffer<ArrayBuffer>;
+}
+
+/** What compact attestations have in common: of a batch token and evidence, and the session where a processor signs (bundle.ts). */
+export interface Bundle {
+  /** SHA-256 of `json`, in hex. */
+  readonly sha256: string;
+  /** One JSON object: `token` and `evidence`, or `cpu`, or all three in this order. */
+  readonly json: Buffer<ArrayBuffer>;
+  /** Where `cpu` begins in it, with the character before its name; its last byte where there is no session. */
+  readonly cpu_at: number;
+}
+
+/** An attestation in parts. */
+export interface Proof {
+  /** `{"raw":…,"nonce":"…"`, and of a strict one `,"token":…,"evidence":…`. */
+  readonly start: Buffer<ArrayBuffer>;
+  /** `,"batch":{…}`; empty for a strict one. */
+  readonly own: string;
+  /** The session and its key's signature; null where no processor signs. */
+  readonly signed: { readonly session: string; readonly signature: string } | null;
+  /** null: it shares nothing. */
+  readonly bundle: Bundle | null;
 }
 
 /** Storing never fails for its caller, because the response carries its attestation anyway. Only `find` reports errors. */

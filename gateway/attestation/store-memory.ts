@@ -1,8 +1,8 @@
 // Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are evicted first.
 import { LRUCache } from 'lru-cache';
 import type { Owner } from '../keys/keys.ts';
-import { compactJson, type Proof, wholeJson } from './bundle.ts';
-import type { Kept, Store } from './interfaces.ts';
+import { compactJson, wholeJson } from './bundle.ts';
+import type { Kept, Proof, Store } from './interfaces.ts';
 
 // The store of attestations, for clients that drop unknown members. An attestation is found by its owner, under our id and the
 // completion's.

@@ -5,8 +5,8 @@ import { EMPTY } from '../base/bytes.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../base/store-connection.ts';
 import type { Owner } from '../keys/keys.ts';
-import { type Bundle, compactJson, type Proof, wholeJson } from './bundle.ts';
-import type { Kept, Store } from './interfaces.ts';
+import { compactJson, wholeJson } from './bundle.ts';
+import type { Bundle, Kept, Proof, Store } from './interfaces.ts';
 import type { MemoryStore } from './store-memory.ts';
 
 interface SharedOptions {

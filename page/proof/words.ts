@@ -14,6 +14,11 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     meaning: 'The proof has the members it should have, each once, and nothing is cut off.',
     failure: 'This is not an attestation in the form that the service makes.',
   },
+  bundle: {
+    title: 'Its bundle is the one that it names',
+    meaning: 'Token, evidence and session, which other answers share, have the SHA-256 that the proof names.',
+    failure: 'The bundle that the proof names is not here, or is another one.',
+  },
   raw_hash: {
     title: 'The text hashes to the nonce',
     meaning:

@@ -15,7 +15,10 @@ import { bounded, parseBounded } from '../common/limited.ts';
 import type { DeviceInput } from '../gpu/device-evidence.ts';
 
 export interface Input {
+  /** `token` is `''` where only the bundle has it. */
   readonly attestation: Attestation;
+  /** SHA-256 of the bundle that a compact attestation names; null: it is whole. */
+  readonly bundle: string | null;
   /** The response that carried the attestation, without it; null where the attestation came alone. */
   readonly carrier: Carrier | null;
 }
@@ -28,7 +31,7 @@ export interface Carrier {
 
 const MAX_BASE64_CHARACTERS = 4_000_000;
 /** The members of an attestation. Where it comes by itself, nothing else may be there: a client could show it, and nobody signed it. */
-const MEMBERS = ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu'] as const;
+const MEMBERS = ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu', 'bundle'] as const;
 /** The members of the event that completes a stream of /v1/responses. */
 const EVENT_MEMBERS: readonly string[] = ['type', 'sequence_number', 'response'];
 
@@ -57,12 +60,12 @@ function fromText(value: Record<string, unknown>, members: readonly Member[], te
   // An object with this member is the response that carries the attestation, and is compared as such.
   if (member === undefined) {
     noDuplicates(text);
-    return { attestation: readAlone(value, limits), carrier: null };
+    return { ...readAlone(value, limits), carrier: null };
   }
   noDuplicates(text.slice(member.valueStart, member.valueEnd));
   const { attestation, ...rest } = value;
   return {
-    attestation: readAttestation(unwrapped(attestation, limits), limits),
+    ...readAttestation(unwrapped(attestation, limits), limits),
     carrier: { text: withoutMember(text, members, at), value: rest },
   };
 }
@@ -70,9 +73,9 @@ function fromText(value: Record<string, unknown>, members: readonly Member[], te
 function fromObject(input: unknown, limits: Limits, event: boolean): Input {
   if (!isObject(input)) throw invalid('not an object');
   const carrier = event && isFinalResponse(input.type) && isObject(input.response) ? responseOf(input) : input;
-  if (!Object.hasOwn(carrier, 'attestation')) return { attestation: readAlone(carrier, limits), carrier: null };
+  if (!Object.hasOwn(carrier, 'attestation')) return { ...readAlone(carrier, limits), carrier: null };
   const { attestation, ...value } = carrier;
-  return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
+  return { ...readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
 }
 
 /** The response in a final event. Only the stream's hash covers the event's other members. */
@@ -83,7 +86,7 @@ function responseOf(event: Record<string, unknown>): Record<string, unknown> {
 }
 
 /** An attestation that no response carries. */
-function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
+function readAlone(value: Record<string, unknown>, limits: Limits): Omit<Input, 'carrier'> {
   if (isFinalResponse(value.type) && isObject(value.response))
     throw new CheckFailure('event_not_expected', 'it is an event of a stream: it counts only where the caller says so');
   const names: readonly string[] = MEMBERS;
@@ -109,15 +112,17 @@ function parse(input: string, limits: Limits): { value: unknown; text: string } 
   return typeof value === 'string' ? { value: parseBounded(value, limits), text: value } : { value, text };
 }
 
-function readAttestation(value: unknown, limits: Limits): Attestation {
+function readAttestation(value: unknown, limits: Limits): Omit<Input, 'carrier'> {
   if (!isObject(value)) throw invalid('the attestation is not an object');
-  const { raw, nonce, token, evidence, batch, cpu } = own(value, MEMBERS);
-  if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
+  const { raw, nonce, token: given, evidence, batch, cpu, bundle = null } = own(value, MEMBERS);
+  if (bundle !== null && !isDigest(bundle)) throw invalid('bundle must be 64 lowercase hex digits');
+  const token = bundle !== null && given === undefined ? '' : given;
+  if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || given === '')
     throw invalid('raw and token must be strings');
   if (!isDigest(nonce)) throw invalid('nonce must be 64 lowercase hex digits');
   bounded(raw, limits);
   if (cpu !== undefined && !isObject(cpu)) throw invalid('cpu must be an object');
-  return {
+  const attestation = {
     raw,
     nonce,
     token,
@@ -126,6 +131,7 @@ function readAttestation(value: unknown, limits: Limits): Attestation {
     ...(batch === undefined ? {} : { batch: batch as Readonly<Record<string, unknown>> }),
     ...(cpu === undefined ? {} : { cpu }),
   };
+  return { attestation, bundle };
 }
 
 function readEvidence(value: unknown): Evidence {

@@ -40,10 +40,11 @@ export const CPU_CHECKS = [
   'cpu_measurement',
   'cpu_software',
 ] as const;
-export type CheckName = (typeof CHECKS)[number] | (typeof CPU_CHECKS)[number];
+/** The check of a compact attestation's bundle runs after `form`. */
+export type CheckName = (typeof CHECKS)[number] | 'bundle' | (typeof CPU_CHECKS)[number];
 
 /** Every name, in the order in which checks are reported. */
-const ORDER: readonly CheckName[] = [...CHECKS.slice(0, -1), ...CPU_CHECKS, 'policy'];
+const ORDER: readonly CheckName[] = ['form', 'bundle', ...CHECKS.slice(1, -1), ...CPU_CHECKS, 'policy'];
 
 /** The reasons why a check fails. A closed list: programs branch on it, and every code is documented in docs/errors.md. */
 export const FAILURE_CODES = [
@@ -52,6 +53,9 @@ export const FAILURE_CODES = [
   'unsigned_member',
   'event_not_expected',
   'too_large',
+  'bundle_unavailable',
+  'bundle_mismatch',
+  'bundle_malformed',
   'raw_hash_mismatch',
   'batch_malformed',
   'batch_proof_invalid',
@@ -123,6 +127,7 @@ const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
   'rim_unavailable',
   'token_key_unavailable',
   'collateral_unavailable',
+  'bundle_unavailable',
 ]);
 
 /** Whether a check failed only because a service or a folder lacks what it needs: it found nothing wrong. */

@@ -81,7 +81,7 @@ export async function checkAnswerCpu(
   const { context } = readCpuOptions(options);
   const { session, challenge } = expected;
   if (member === undefined && session === null && challenge === undefined) return null;
-  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(member, session));
+  const form = await list.run('cpu_form', ['form', 'bundle'], () => readAnswerCpu(member, session));
   return checkCpu(list, form, answer, { session, challenge, at: null }, context);
 }
 
@@ -242,12 +242,20 @@ function signatureOf(value: unknown): Uint8Array {
   throw bad(`signature is not base64 of ${SIGNATURE_BYTES} bytes`);
 }
 
-const digestOf = (evidence: readonly Evidence[]) =>
-  sha256(
-    evidenceMessage(
-      evidence.map(({ report, certificate_chain }) => ({ report: decoded(report), chain: decoded(certificate_chain) })),
-    ),
-  );
+/** A bundle's evidence is the same object for each attestation that names the bundle. */
+const digests = new WeakMap<readonly Evidence[], Promise<Uint8Array>>();
+
+function digestOf(evidence: readonly Evidence[]): Promise<Uint8Array> {
+  const known = digests.get(evidence);
+  if (known !== undefined) return known;
+  const devices = evidence.map(({ report, certificate_chain: chain }) => ({
+    report: decoded(report),
+    chain: decoded(chain),
+  }));
+  const made = sha256(evidenceMessage(devices));
+  digests.set(evidence, made);
+  return made;
+}
 
 function decoded(text: string): Uint8Array {
   try {

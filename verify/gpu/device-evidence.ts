@@ -19,12 +19,16 @@ export interface DeviceInput {
 }
 
 /** Our own form, which states no nonce. */
-export const inputOf = ({ arch, report, certificate_chain: chain }: Evidence): DeviceInput => ({
-  arch,
-  report,
-  chain,
-  nonce: null,
-});
+export function inputOf(evidence: Evidence): DeviceInput {
+  const { arch, report, certificate_chain: chain } = evidence;
+  const input = inputs.get(evidence) ?? { arch, report, chain, nonce: null };
+  inputs.set(evidence, input);
+  return input;
+}
+
+// Evidence of a bundle is the same object for each attestation that names the bundle, so it is read once.
+const inputs = new WeakMap<Evidence, DeviceInput>();
+const read = new WeakMap<DeviceInput, ParsedEvidence>();
 
 /** Parsed evidence. Nothing of it is verified yet. */
 export interface ParsedEvidence {
@@ -34,10 +38,14 @@ export interface ParsedEvidence {
 
 /** @throws {CheckFailure} evidence_malformed, report_malformed */
 export function parseEvidence(input: DeviceInput): ParsedEvidence {
+  const known = read.get(input);
+  if (known !== undefined) return known;
   const report = readReport(input.report);
   const [leaf, ...above] = parseChain(input.chain);
   if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
-  return { report, chain: [leaf, ...above] };
+  const evidence: ParsedEvidence = { report, chain: [leaf, ...above] };
+  read.set(input, evidence);
+  return evidence;
 }
 
 /** @param report base64. @throws {CheckFailure} evidence_malformed, report_malformed */

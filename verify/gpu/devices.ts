@@ -68,7 +68,7 @@ export async function verifyDevices(
   const several = inputs.length > 1;
   const parsed: ParsedEvidence[] = [];
   for (const [index, input] of inputs.entries()) {
-    const evidence = await list.run('report_form', ['form'], () => parseOnce(input, parsed), index);
+    const evidence = await list.run('report_form', ['form', 'bundle'], () => parseOnce(input, parsed), index);
     if (evidence !== null) parsed[index] = evidence;
   }
   const verifyOne = async ({ arch, nonce: stated }: DeviceInput, index: number) => {

@@ -1,6 +1,7 @@
 // The options and the report of a verification. readOptions validates the options once.
 import type { Attestation } from '../../proto/attestation/attestation.ts';
 import type { Batch } from '../../proto/attestation/batch.ts';
+import type { Bundles } from '../common/bundles.ts';
 import { equal, isDigest, toHex } from '../common/bytes.ts';
 import type { Check, CheckName, Limits } from '../common/checks.ts';
 import { type Names, type Part, refuseUnknown } from '../common/known-options.ts';
@@ -41,6 +42,8 @@ export interface VerifyOptions {
   readonly cpu?: CpuPartOptions | undefined;
   /** A session that `verifySession` verified, for attestations that name it instead of carrying it (`x-tee-session`). */
   readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
+  /** Where compact attestations find their bundles; without it there are none. */
+  readonly bundles?: Bundles | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
   readonly nrasKeys?: Jwks | undefined;
   /** Fetches NVIDIA's keys where `nrasKeys` lacks the one that is needed. */
@@ -277,6 +280,7 @@ export const VERIFY_OPTIONS: Names<VerifyOptions> = {
   policy: true,
   cpu: true,
   session: true,
+  bundles: true,
   nrasKeys: true,
   fetchNrasKeys: true,
   countersignKeys: true,

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { afterEach, expect, it, vi } from 'vitest';
-import { type Bundle, bundleOf, type Proof } from '../../../gateway/attestation/bundle.ts';
+import { bundleOf } from '../../../gateway/attestation/bundle.ts';
+import type { Bundle, Proof } from '../../../gateway/attestation/interfaces.ts';
 import { createMemoryStore } from '../../../gateway/attestation/store-memory.ts';
 import { createSharedStore } from '../../../gateway/attestation/store-shared.ts';
 import type { Client, Connection } from '../../../gateway/base/store-connection.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Proof } from '../../../gateway/attestation/bundle.ts';
+import type { Proof } from '../../../gateway/attestation/interfaces.ts';
 import { createMemoryStore, type MemoryStore } from '../../../gateway/attestation/store-memory.ts';
 import type { Owner } from '../../../gateway/keys/keys.ts';
 
