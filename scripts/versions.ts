@@ -20,7 +20,7 @@ const PLACES: readonly Place[] = [
   // Its own two, before those of other packages.
   { file: 'package-lock.json', pattern: /"name": "countersign",\n\s+"version": "([^"]+)"/g, times: 2 },
   { file: 'packages/verify/package.json', pattern: /^ {2}"version": "([^"]+)"/gm },
-  { file: 'python/src/countersign_verify/__init__.py', pattern: /^__version__ = "([^"]+)"/gm },
+  { file: 'python/src/countersign_verify/common/version.py', pattern: /^__version__ = "([^"]+)"/gm },
   { file: 'verify/common/version.ts', pattern: /^export const VERSION = '([^']+)';/gm },
   { file: 'gateway/routes/openapi.yaml', pattern: /^ {2}version: (\S+)/gm },
   { file: 'Dockerfile', pattern: /^ARG VERSION=(\S+)/gm },

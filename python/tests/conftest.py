@@ -2,8 +2,8 @@
 
 import pytest
 
-from countersign_verify import sealed_answers
-from countersign_verify.lru import LruMap
+from countersign_verify.clients import sealed_answers
+from countersign_verify.common.lru import LruMap
 from genuine import MISSING, PRESENT
 
 

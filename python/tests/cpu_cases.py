@@ -8,8 +8,8 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from countersign_verify.cpu.options import CpuExpected, CpuPolicy, CpuWithout
-from countersign_verify.cpu.verify import CpuOptionFields
+from countersign_verify.cpu.cpu_options import CpuExpected, CpuPolicy, CpuWithout
+from countersign_verify.cpu.verify_cpu import CpuOptionFields
 from genuine import PRESENT, genuine
 
 END = b"-----END CERTIFICATE-----"

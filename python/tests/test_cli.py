@@ -20,15 +20,16 @@ from urllib.parse import unquote
 
 import pytest
 
-import countersign_verify.cli
-from countersign_verify.checks import Check
-from countersign_verify.cli import INPUT_LIMITS, main
-from countersign_verify.cpu.options import VerifiedSession
-from countersign_verify.input import kind_of, unquoted
-from countersign_verify.options import Claims, Limits, Policy, VerificationReport
-from countersign_verify.report_text import plain
+import countersign_verify.cli.main
+from countersign_verify.binding.input import kind_of
+from countersign_verify.cli.main import INPUT_LIMITS, main
+from countersign_verify.cli.report import plain
+from countersign_verify.cli.words import SAVE
+from countersign_verify.common.bounded_json import unquoted
+from countersign_verify.common.checks import Check
+from countersign_verify.cpu.cpu_options import VerifiedSession
+from countersign_verify.policy.options import Claims, Limits, Policy, VerificationReport
 from countersign_verify.session import appraise_session
-from countersign_verify.words import SAVE
 from genuine import genuine, needs_genuine
 from recorded import VECTORS, case, recorded, text
 
@@ -146,7 +147,7 @@ def test_the_policy_judges_the_attestation_and_not_its_session(
         given.append((value, options["policy"]))
         return replace(real(value, **options), session=VerifiedSession('{"hpke":null}', cast("Any", None)))
 
-    monkeypatch.setattr(countersign_verify.cli, "appraise_session", appraised)
+    monkeypatch.setattr(countersign_verify.cli.main, "appraise_session", appraised)
     answer = file("answer.json", json.dumps(attestation()))
     session = file("session.json", json.dumps('{"statement":"{}","gpu":[]}'))
     policy = ["--max-age", "300", "--max-batch", "1", "--require-level", "none"]
@@ -229,7 +230,7 @@ def test_a_check_that_could_not_run_makes_it_incomplete(run: Any, file: Any, mon
         ),
     ):
         report = VerificationReport(False, incomplete, "none", checks, claims, (), ())
-        monkeypatch.setattr(countersign_verify.cli, "appraise_attestation", lambda *_, report=report, **__: report)
+        monkeypatch.setattr(countersign_verify.cli.main, "appraise_attestation", lambda *_, report=report, **__: report)
         ran = run("verify", good, "--offline")
         assert (ran.status, f"\n{verdict}\nnext: " in ran.out) == (status, True)
         assert "--collateral DIR" in ran.last
@@ -395,7 +396,7 @@ def test_help_has_examples_and_version_a_number(run: Any) -> None:
 
 def test_a_clock_that_is_years_behind_is_told(run: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     good = file("good.json", recorded("chat-whole").answer)
-    monkeypatch.setattr(countersign_verify.cli, "_MADE", datetime(2999, 1, 1, tzinfo=timezone.utc))
+    monkeypatch.setattr(countersign_verify.cli.main, "_MADE", datetime(2999, 1, 1, tzinfo=timezone.utc))
     ran = run("verify", good, "--offline")
     assert (ran.status, ran.out) == (2, "")
     assert "this machine's clock says 20" in ran.err
@@ -403,7 +404,7 @@ def test_a_clock_that_is_years_behind_is_told(run: Any, file: Any, monkeypatch: 
     assert run("verify", good, *SIMULATED).status == 0
 
 
-SOURCE = str(Path(countersign_verify.cli.__file__).parents[1])
+SOURCE = str(Path(countersign_verify.cli.main.__file__).parents[2])
 INHERITED = {**os.environ, "PYTHONPATH": SOURCE}
 
 
@@ -411,7 +412,7 @@ def test_an_error_of_the_program_itself_is_no_verdict(run: Any, file: Any, monke
     def failing(*_: Any, **__: Any) -> None:
         raise ValueError("SECRET")
 
-    monkeypatch.setattr(countersign_verify.cli, "appraise_attestation", failing)
+    monkeypatch.setattr(countersign_verify.cli.main, "appraise_attestation", failing)
     ran = run("verify", file("good.json", recorded("chat-whole").answer), "--offline")
     assert (ran.status, ran.out) == (2, "")
     assert re.fullmatch(r"countersign: [^\n]* ValueError at test_cli.py:\d+; please report it\n", ran.err)

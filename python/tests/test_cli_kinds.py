@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from countersign_verify.cli import main
-from countersign_verify.cli_arguments import COMMANDS
+from countersign_verify.cli.args import COMMANDS
+from countersign_verify.cli.main import main
 
 PAIRS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "test/verify/cli/kinds.json").read_text())
 FILES: dict[str, dict[str, str]] = PAIRS["files"]

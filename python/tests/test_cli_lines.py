@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from countersign_verify.checks import FailureCode
-from countersign_verify.cli import main
-from countersign_verify.report_text import styled
-from countersign_verify.words import SENTENCES, STEPS
+from countersign_verify.cli.main import main
+from countersign_verify.cli.report import styled
+from countersign_verify.cli.words import SENTENCES, STEPS
+from countersign_verify.common.checks import FailureCode
 
 LISTS = Path(__file__).parents[2] / "test/verify/cli"
 LINES: dict[str, Any] = json.loads((LISTS / "lines.json").read_text("utf-8"))

@@ -19,8 +19,8 @@ import httpx
 import httpx2
 import pytest
 
-import countersign_verify.answers
-import countersign_verify.client
+import countersign_verify.clients.answers
+import countersign_verify.clients.client
 from countersign_verify import (
     Policy,
     Roots,
@@ -363,7 +363,7 @@ def expected(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append(given)
         return _Proof(str(len(asked)))
 
-    monkeypatch.setattr(countersign_verify.answers, "verify_attestation", accept)
+    monkeypatch.setattr(countersign_verify.clients.answers, "verify_attestation", accept)
     return asked
 
 
@@ -550,7 +550,7 @@ def test_a_large_event_is_handed_on_as_a_small_one_is(
         in_thread.append(getattr(call, "__name__", ""))
         return call(*given)
 
-    monkeypatch.setattr(countersign_verify.client, "_in_thread", counted)
+    monkeypatch.setattr(countersign_verify.clients.client, "_in_thread", counted)
     large = b'data: {"choices":[{"delta":{"content":"' + b"a" * 100_000 + b'"}}]}\n\n'
     end = b'data: {"choices":[{"finish_reason":"stop"}],"attestation":{"raw":"' + b"b" * 100_000 + b'"}}\n\n'
     body = large + end + b"data: [DONE]\n\n"
@@ -667,7 +667,7 @@ def test_a_part_of_a_stream_is_no_whole_answer(kind: str, monkeypatch: pytest.Mo
         proof.exchange.stream = object()
         return proof
 
-    monkeypatch.setattr(countersign_verify.answers, "verify_attestation", accept)
+    monkeypatch.setattr(countersign_verify.clients.answers, "verify_attestation", accept)
     between = Network(b'{"choices":[],"attestation":{}}', "application/json")
     refused(ask(kind, between, "/v1/chat/completions", b"{}"), "response_mismatch")
 
@@ -982,7 +982,7 @@ def test_a_loop_is_not_held_while_an_answer_is_verified(monkeypatch: pytest.Monk
         time.sleep(1.5)
         return _Proof("a")
 
-    monkeypatch.setattr(countersign_verify.answers, "verify_attestation", slow)
+    monkeypatch.setattr(countersign_verify.clients.answers, "verify_attestation", slow)
     called: list[threading.Thread] = []
 
     async def run() -> float:

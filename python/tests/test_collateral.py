@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from countersign_verify import Roots, appraise_attestation, create_collateral
-from countersign_verify.collateral import CollateralSource, ServiceError, fetch_nras_keys
-from countersign_verify.collateral_folder import Folders, Services, collateral_from, fetching_into
-from countersign_verify.files import UsageError
-from countersign_verify.ocsp import parse_ocsp_response
+from countersign_verify.cli.collateral_folder import Folders, Services, collateral_from, fetching_into
+from countersign_verify.cli.input import UsageError
+from countersign_verify.gpu.collateral import CollateralSource, ServiceError, fetch_nras_keys
 from countersign_verify.x509 import sequence
 from countersign_verify.x509.der import read_one
+from countersign_verify.x509.ocsp import parse_ocsp_response
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors"
 AT = datetime(2025, 6, 1, 12, tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countersign_verify.checks import UNAVAILABLE
+from countersign_verify.common.checks import UNAVAILABLE
 from countersign_verify.conformance import main
 from recorded import VECTORS, case
 

@@ -13,11 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from countersign_verify.checks import CheckFailure, VerificationError
-from countersign_verify.cpu.azure import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
-from countersign_verify.cpu.event_log import check_event_log, read_event_log, replay, runtime_payload
-from countersign_verify.cpu.launch import read_launch_images
-from countersign_verify.cpu.options import (
+from countersign_verify.common.checks import CheckFailure, VerificationError
+from countersign_verify.cpu.cpu_options import (
     CpuCollateral,
     CpuExpected,
     CpuPolicy,
@@ -26,6 +23,11 @@ from countersign_verify.cpu.options import (
     CpuWithout,
     VerifiedSession,
 )
+from countersign_verify.cpu.evidence.azure_vtpm import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
+from countersign_verify.cpu.evidence.event_log import check_event_log, read_event_log, replay, runtime_payload
+from countersign_verify.cpu.evidence.snp_report import parse_snp_report, tcb_of
+from countersign_verify.cpu.evidence.tdx_quote import TdxQuote
+from countersign_verify.cpu.pinned_roots import amd_roots, intel_roots
 from countersign_verify.cpu.reference import (
     RTMR3_OPEN,
     Measured,
@@ -34,14 +36,13 @@ from countersign_verify.cpu.reference import (
     check_measurement,
     read_reference,
 )
-from countersign_verify.cpu.roots import amd_roots, intel_roots
-from countersign_verify.cpu.snp import LEAST_TCB, check_snp_chain, check_snp_mode, parse_snp_report, tcb_of
-from countersign_verify.cpu.statement import read_statement
-from countersign_verify.cpu.tdx import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
+from countersign_verify.cpu.snp_checks import LEAST_TCB, check_snp_chain, check_snp_mode
+from countersign_verify.cpu.tdx_checks import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
 from countersign_verify.cpu.tdx_collateral import collateral_end, find_collateral
-from countersign_verify.cpu.tdx_quote import TdxQuote
-from countersign_verify.cpu.verify import CpuReport, appraise_cpu, read_cpu_evidence, read_cpu_options, verify_cpu
-from countersign_verify.strict_json import JsonTextError
+from countersign_verify.cpu.verify_cpu import CpuReport, appraise_cpu, read_cpu_evidence, read_cpu_options, verify_cpu
+from countersign_verify.proto.attestation.launch import read_launch_images
+from countersign_verify.proto.attestation.statement import read_statement
+from countersign_verify.proto.strict_json import JsonTextError
 from countersign_verify.x509 import parse_pem
 from cpu_cases import CASES, OUTDATED, b64, case_of, file_of, member_of, options_of, verdict_of
 from genuine import genuine, needs_genuine

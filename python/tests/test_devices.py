@@ -20,18 +20,19 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from countersign_verify.checks import CheckFailure, Skipped
-from countersign_verify.nvidia import DeviceIdentity, device_of
-from countersign_verify.ocsp import parse_ocsp_response
-from countersign_verify.options import Context, DeviceClaims, VerifyOptions, read_options
-from countersign_verify.reference_values import ReferenceValues, compare
-from countersign_verify.revocation import verify_ocsp
-from countersign_verify.rim import Manifest, Measurement, Rim, verify_rim
-from countersign_verify.spdm import OpaqueData, Report
-from countersign_verify.topology import VerifiedDevice, check_topology, left_open
+from countersign_verify.common.checks import CheckFailure, Skipped
+from countersign_verify.gpu.nvidia import DeviceIdentity, device_of
+from countersign_verify.gpu.reference_values import ReferenceValues, compare
+from countersign_verify.gpu.rim.rim import Manifest, Measurement, Rim, verify_rim
+from countersign_verify.gpu.rim.xml import Element, is_named, parse_xml
+from countersign_verify.gpu.rim.xml_signature import canonical_document, canonical_subset
+from countersign_verify.gpu.spdm.opaque import OpaqueData
+from countersign_verify.gpu.spdm.report import Report
+from countersign_verify.gpu.topology import DeviceClaims, VerifiedDevice, check_topology, left_open
+from countersign_verify.policy.options import Context, VerifyOptions, read_options
 from countersign_verify.x509 import Certificate, ChainError, parse_certificate, parse_pem, verify_chain
-from countersign_verify.xml import Element, is_named, parse_xml
-from countersign_verify.xml_signature import canonical_document, canonical_subset
+from countersign_verify.x509.ocsp import parse_ocsp_response
+from countersign_verify.x509.revocation import verify_ocsp
 
 PARTS = Path(__file__).resolve().parents[2] / "vectors" / "parts"
 AT = datetime(2025, 6, 1, 12, tzinfo=timezone.utc)

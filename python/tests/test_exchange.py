@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from countersign_verify import Expected, Limits, Policy, VerificationError, appraise_attestation, verify_attestation
-from countersign_verify.checks import CheckFailure
-from countersign_verify.exchange import attestation_of, is_part_of, is_transcript, same_tokens, same_value
-from countersign_verify.input import parse_chain
-from countersign_verify.sse import NamedEvent, SseError, read_events, write_named_event
-from countersign_verify.strict_json import parse_keeping_numbers
+from countersign_verify.binding.exchange import attestation_of, is_transcript
+from countersign_verify.binding.json_equality import is_part_of, same_tokens, same_value
+from countersign_verify.common.checks import CheckFailure
+from countersign_verify.gpu.device_evidence import parse_chain
+from countersign_verify.proto.stream.sse import NamedEvent, SseError, read_events, write_named_event
+from countersign_verify.proto.strict_json import parse_keeping_numbers
 from vectors import Vector, read_vectors
 
 VECTORS = {vector.name: vector for vector in read_vectors()}
@@ -153,7 +154,7 @@ def test_white_space_between_tokens_does_not_count() -> None:
 
 def test_a_text_is_compared_with_a_signed_one_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    monkeypatch.setattr("countersign_verify.exchange.parse", parsed.append)
+    monkeypatch.setattr("countersign_verify.binding.json_equality.parse", parsed.append)
     assert not same_tokens("[" + "{}," * 1_000 + "{}]", '{"a":[1]}')
     assert not same_tokens('{"a', '{"a":[1]}')
     assert parsed == []
@@ -204,7 +205,7 @@ def test_the_values_of_a_transcript_are_counted_before_they_are_parsed(monkeypat
     assert transcript is not None
     # The transcript carries no attestation: this one is the backend's.
     for most, wanted in ((1_000, ("valid", "not_an_attestation")), (50, ("too_large", "too_large"))):
-        monkeypatch.setattr("countersign_verify.input._MAX_VALUES", most)
+        monkeypatch.setattr("countersign_verify.common.bounded_json._MAX_VALUES", most)
         with pytest.raises(CheckFailure) as raised:
             attestation_of(transcript, Limits())
         assert (code(vector.given, vector), raised.value.code) == wanted

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
-from countersign_verify.events import record_events
-from countersign_verify.fold import FoldError, broken, fold_payloads
-from countersign_verify.forms import choices_asked
+from countersign_verify.proto.stream.fold import FoldError, broken, fold_payloads
+from countersign_verify.proto.stream.forms import choices_asked
+from countersign_verify.proto.stream.record_events import record_events
 
 DEEP = 20_000
 

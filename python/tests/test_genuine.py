@@ -12,15 +12,17 @@ import pytest
 
 from countersign_verify import create_collateral
 from countersign_verify.attestation import compare_token_with_reports
-from countersign_verify.checks import CheckFailure, VerificationError
+from countersign_verify.common.checks import CheckFailure, VerificationError
 from countersign_verify.evidence import appraise_evidence, verify_evidence
-from countersign_verify.nvidia import rim_roots
-from countersign_verify.ocsp import parse_ocsp_response
-from countersign_verify.options import Clocks, Expected, VerificationReport, Without
-from countersign_verify.rim import verify_rim
-from countersign_verify.spdm import parse_opaque, parse_report
-from countersign_verify.tokens import parse_token
+from countersign_verify.gpu.devices import Without
+from countersign_verify.gpu.nvidia import rim_roots
+from countersign_verify.gpu.rim.rim import verify_rim
+from countersign_verify.gpu.spdm.opaque import parse_opaque
+from countersign_verify.gpu.spdm.report import parse_report
+from countersign_verify.policy.options import Clocks, Expected, VerificationReport
+from countersign_verify.token import parse_token
 from countersign_verify.x509 import parse_pem
+from countersign_verify.x509.ocsp import parse_ocsp_response
 from genuine import FOLDER, genuine, needs_genuine
 
 pytestmark = needs_genuine
@@ -385,7 +387,7 @@ def test_nvidias_broken_reference_values_are_refused(file: str, code: str) -> No
 
 
 def test_a_folder_of_kept_files_is_collateral_like_any_other(tmp_path: Path) -> None:
-    from countersign_verify.collateral_folder import Folders, Services, collateral_from
+    from countersign_verify.cli.collateral_folder import Folders, Services, collateral_from
 
     for name in ("rim", "ocsp"):
         (tmp_path / name).mkdir()

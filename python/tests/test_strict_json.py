@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from countersign_verify import strict_json
-from countersign_verify.json_text import (
+from countersign_verify.proto import strict_json
+from countersign_verify.proto.json import (
     has_at_most,
     paired,
     top_level_members,
@@ -13,7 +13,7 @@ from countersign_verify.json_text import (
     without_member,
     without_space,
 )
-from countersign_verify.strict_json import (
+from countersign_verify.proto.strict_json import (
     JsonTextError,
     KeptNumber,
     duplicate_member,

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA384
 
 from countersign_verify import NRAS_KEYS_URL, CheckFailure
-from countersign_verify.tokens import check_token_digests, parse_token, verify_token_signature
-from countersign_verify.tokens.digests import nvtrust_digest_text
-from countersign_verify.tokens.signature import TokenKeys
+from countersign_verify.token import check_token_digests, parse_token, verify_token_signature
+from countersign_verify.token.digests import nvtrust_digest_text
+from countersign_verify.token.signature import TokenKeys
 from genuine import genuine, needs_genuine
 
 NRAS = "https://nras.attestation.nvidia.com"

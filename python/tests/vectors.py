@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from countersign_verify import Expected, Limits, Policy, Roots, Without, create_collateral
-from countersign_verify.options import OptionFields
+from countersign_verify.policy.options import OptionFields
 
 FOLDER = Path(__file__).resolve().parents[2] / "vectors"
 

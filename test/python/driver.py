@@ -13,9 +13,10 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+from serving import serve
+
 from countersign_verify.attestation import appraise_attestation
-from countersign_verify.collateral import create_collateral
-from countersign_verify.cpu.options import (
+from countersign_verify.cpu.cpu_options import (
     CpuClaims,
     CpuCollateral,
     CpuExpected,
@@ -25,11 +26,12 @@ from countersign_verify.cpu.options import (
     CpuWithout,
     VerifiedSession,
 )
-from countersign_verify.cpu.verify import appraise_cpu
+from countersign_verify.cpu.verify_cpu import appraise_cpu
 from countersign_verify.evidence import appraise_evidence
-from countersign_verify.options import Clocks, Expected, Limits, Policy, Roots, Without
+from countersign_verify.gpu.collateral import create_collateral
+from countersign_verify.gpu.devices import Without
+from countersign_verify.policy.options import Clocks, Expected, Limits, Policy, Roots
 from countersign_verify.session import appraise_session
-from serving import serve
 
 Given = Mapping[str, Any]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from countersign_verify.events import record_events
-from countersign_verify.fold import FoldError, fold_payloads
-from countersign_verify.forms import choices_asked, stream_form_of
 from serving import serve
 from streams import stream_of
+
+from countersign_verify.proto.stream.fold import FoldError, fold_payloads
+from countersign_verify.proto.stream.forms import choices_asked, stream_form_of
+from countersign_verify.proto.stream.record_events import record_events
 
 
 def folded(endpoint: str, request: str, events: list[tuple[str | None, str]]) -> dict[str, Any]:

@@ -163,7 +163,9 @@ def ask(question, outcome):
 
 
 async def ask_async(question, outcome):
-    async with openai.AsyncOpenAI(**options(question, sealed_async_client(question["edge"], **outcome.options))) as client:
+    async with openai.AsyncOpenAI(
+        **options(question, sealed_async_client(question["edge"], **outcome.options))
+    ) as client:
         for _ in range(question["times"]):
             if not question["stream"]:
                 take_whole(outcome, await client.chat.completions.create(**body(question)))

@@ -16,11 +16,10 @@ import anthropic
 import httpx
 import httpx2
 import openai
+from fold_driver import folded
 from langchain_core.messages import AIMessageChunk
 from langchain_openai import ChatOpenAI
 from openai.lib.streaming.chat import ChatCompletionStreamState
-
-from fold_driver import folded
 from serving import serve
 from streams import Payload, Stream, listed, stream_of
 

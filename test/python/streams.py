@@ -660,7 +660,13 @@ def late_delta(r: random.Random, stream: Stream) -> bool:
     stops = [{name: one.get(name) for name in STOPS} for one in _objects(stream.payloads) if one.get(STOPS[0])]
     delta: Payload = r.choice(
         (
-            *({}, {"stop_reason": "end_turn"}, {"stop_reason": None}, {"stop_sequence": "q"}, {"container": {"id": "c"}}),
+            *(
+                {},
+                {"stop_reason": "end_turn"},
+                {"stop_reason": None},
+                {"stop_sequence": "q"},
+                {"container": {"id": "c"}},
+            ),
             *stops[:3],
         )
     )

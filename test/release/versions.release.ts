@@ -26,7 +26,7 @@ const everywhere = () => ({
   root: jsonOf('package.json').version,
   lock: [jsonOf('package-lock.json').version, jsonOf('package-lock.json').packages[''].version],
   npm: jsonOf('packages/verify/package.json').version,
-  pypi: matchOf('python/src/countersign_verify/__init__.py', /^__version__ = "([^"]*)"$/m),
+  pypi: matchOf('python/src/countersign_verify/common/version.py', /^__version__ = "([^"]*)"$/m),
   code: matchOf('verify/common/version.ts', /VERSION = '(.*)'/),
   image: matchOf('Dockerfile', /^ARG VERSION=(.*)$/m),
   chart: ['version', 'appVersion'].map((name) =>
@@ -101,10 +101,10 @@ describe('the version', () => {
   it.each([
     ['packages/verify/package.json', (text: string) => text.replace(/"version": ".*?"/, '"version": "9.9.9"')],
     [
-      'python/src/countersign_verify/__init__.py',
+      'python/src/countersign_verify/common/version.py',
       (text: string) => text.replace(/^__version__ = ".*"/m, '__version__ = "9.9.9"'),
     ],
-    ['python/src/countersign_verify/__init__.py', (text: string) => text.replace(/^__version__ = .*\n/m, '')],
+    ['python/src/countersign_verify/common/version.py', (text: string) => text.replace(/^__version__ = .*\n/m, '')],
     ['verify/common/version.ts', (text: string) => text.replace(/VERSION = '.*'/, "VERSION = '9.9.9'")],
     ['Dockerfile', (text: string) => text.replace(/^ARG VERSION=.*$/m, 'ARG VERSION=9.9.9')],
     ['deploy/helm/countersign/Chart.yaml', (text: string) => text.replace(/^appVersion: .*$/m, 'appVersion: 9.9.9')],

@@ -10,12 +10,14 @@ print(verified.level, verified.exchange.response)
 """
 
 from .attestation import appraise_attestation, verify_attestation
-from .batch import check_batch
-from .checks import CHECKS, CPU_CHECKS, Check, CheckFailure, FailureCode, Limits, VerificationError
-from .client import verifying_async_client, verifying_client
-from .collateral import create_collateral
-from .cpu.options import (
-    PRODUCTS,
+from .binding.batch import check_batch
+from .binding.exchange import is_transcript
+from .binding.input import attestation_in
+from .clients.client import verifying_async_client, verifying_client
+from .clients.unproven_error import UnprovenAnswerError
+from .common.checks import CHECKS, CPU_CHECKS, Check, CheckFailure, FailureCode, Limits, VerificationError
+from .common.version import __version__ as __version__
+from .cpu.cpu_options import (
     CpuClaims,
     CpuCollateral,
     CpuExpected,
@@ -27,37 +29,31 @@ from .cpu.options import (
     TdxCollateral,
     VerifiedSession,
 )
-from .cpu.verify import CpuReport, appraise_cpu, verify_cpu
+from .cpu.evidence.snp_report import PRODUCTS
+from .cpu.verify_cpu import CpuReport, appraise_cpu, verify_cpu
 from .evidence import appraise_evidence, verify_evidence
-from .exchange import is_transcript
-from .input import Attestation, Evidence, attestation_in
-from .options import (
+from .gpu.collateral import Collateral, OcspAnswer, OcspQuery, RimQuery, create_collateral
+from .gpu.devices import Without
+from .gpu.topology import DeviceClaims
+from .policy.options import (
     LEVELS,
     BatchClaims,
     Claims,
     Clocks,
-    Collateral,
-    DeviceClaims,
     Exchange,
     Expected,
-    Jwks,
     Level,
-    OcspAnswer,
-    OcspQuery,
     Policy,
-    RimQuery,
     Roots,
     TokenClaims,
     VerificationReport,
     Verified,
     VerifyOptions,
-    Without,
 )
+from .proto.attestation.attestation import Attestation, Evidence
 from .session import SessionReport, appraise_session, verify_session
-from .tokens import NRAS_KEYS_URL
-from .unproven import UnprovenAnswerError
-
-__version__ = "0.2.0"
+from .token import NRAS_KEYS_URL
+from .token.signature import Jwks
 
 __all__ = [
     "CHECKS",

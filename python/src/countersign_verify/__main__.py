@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """:returns: the exit status."""
     try:
-        from .cli import main as run
+        from .cli.main import main as run
     except ImportError as error:
         print(f"countersign: this installation is not whole ({error}): install it again", file=sys.stderr)
         return 2

@@ -6,34 +6,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from .batch import Batch, check_batch
-from .checks import CheckFailure, CheckList, Passed, Skipped, VerificationError, passed, seen, skipped
+from .binding.batch import check_batch
+from .binding.exchange import attestation_of, compare_exchange
+from .binding.input import Input, read_input
+from .common.checks import CheckFailure, CheckList, Passed, Skipped, VerificationError, passed, seen, skipped
 from .cpu.binding import Answer, ExpectedSession, check_cpu, read_answer_cpu
-from .cpu.options import CpuClaims, CpuContext, CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout
-from .cpu.verify import read_cpu_options
-from .devices import verify_devices
-from .encoding import is_well_formed
-from .exchange import attestation_of, compare_exchange
-from .input import Attestation, DeviceInput, Input, read_input
-from .options import (
+from .cpu.cpu_options import CpuClaims, CpuContext, CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout
+from .cpu.verify_cpu import read_cpu_options
+from .gpu.device_evidence import DeviceInput
+from .gpu.devices import verify_devices
+from .gpu.topology import DeviceClaims, VerifiedDevice
+from .policy.options import (
     BatchClaims,
     Context,
-    DeviceClaims,
     Exchange,
     OptionFields,
     TokenClaims,
-    TokenSigner,
     VerificationReport,
     Verified,
     VerifyOptions,
     read_options,
 )
-from .raw import RawParts, nonce_of, split_raw
-from .strict_json import JsonTextError, duplicate_member
-from .tokens import ParsedToken, TokenDevice, check_token_digests, parse_token, verify_token_signature
-from .tokens.signature import TokenKeys
-from .topology import VerifiedDevice
-from .verdict import Findings, Kind, check_policy, concluded
+from .policy.verdict import Findings, Kind, check_policy, concluded
+from .proto.attestation.attestation import Attestation
+from .proto.attestation.batch import Batch
+from .proto.attestation.raw import RawParts, nonce_of, split_raw
+from .proto.bytes import is_well_formed
+from .proto.strict_json import JsonTextError, duplicate_member
+from .token import ParsedToken, TokenDevice, check_token_digests, parse_token, verify_token_signature
+from .token.signature import TokenKeys, TokenSigner
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

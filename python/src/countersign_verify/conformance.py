@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from .attestation import appraise_attestation
-from .collateral import create_collateral
+from .cli.input import UsageError, own_fault, read_text
+from .common.checks import Limits
 from .evidence import appraise_evidence
-from .files import UsageError, own_fault, read_text
-from .options import Expected, Limits, Policy, Roots, VerificationReport, Without
+from .gpu.collateral import create_collateral
+from .gpu.devices import Without
+from .policy.options import Expected, Policy, Roots, VerificationReport
 
 USAGE: Final = 2
 UNSUPPORTED: Final = 4

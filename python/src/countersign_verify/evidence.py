@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .checks import CheckFailure, CheckList, Limits, Passed, VerificationError, passed
-from .devices import verify_devices
-from .input import DeviceInput, read_devices
-from .options import OptionFields, VerificationReport, VerifyOptions, read_options
-from .verdict import Findings, check_policy, concluded
+from .binding.input import read_devices
+from .common.checks import CheckFailure, CheckList, Limits, Passed, VerificationError, passed
+from .gpu.device_evidence import DeviceInput
+from .gpu.devices import verify_devices
+from .policy.options import OptionFields, VerificationReport, VerifyOptions, read_options
+from .policy.verdict import Findings, check_policy, concluded
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

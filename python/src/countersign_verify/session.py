@@ -7,16 +7,18 @@ from dataclasses import dataclass, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from .checks import CheckFailure, CheckList, Passed, VerificationError, passed
+from .binding.input import read_session_evidence
+from .common.checks import CheckFailure, CheckList, Passed, VerificationError, passed
 from .cpu.binding import Answer, CpuForm, ExpectedSession, check_cpu, read_session
-from .cpu.member import parse_cpu
-from .cpu.options import CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout, VerifiedSession
-from .cpu.verify import read_cpu_options
-from .devices import verify_devices
-from .encoding import utf8
-from .input import DeviceInput, Evidence, read_session_evidence
-from .options import OptionFields, VerificationReport, VerifyOptions, read_options
-from .verdict import Findings, check_policy, concluded
+from .cpu.cpu_member import parse_cpu
+from .cpu.cpu_options import CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout, VerifiedSession
+from .cpu.verify_cpu import read_cpu_options
+from .gpu.device_evidence import DeviceInput
+from .gpu.devices import verify_devices
+from .policy.options import OptionFields, VerificationReport, VerifyOptions, read_options
+from .policy.verdict import Findings, check_policy, concluded
+from .proto.attestation.attestation import Evidence
+from .proto.bytes import utf8
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -12,18 +12,19 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal
 
-from ..checks import CheckFailure, CheckList, Passed, Skipped, passed, seen, skipped
-from ..encoding import EncodingError, from_base64, is_longer, is_well_formed, utf8
-from ..input import DeviceInput, Evidence, parse_chain, parse_evidence
-from ..strict_json import JsonTextError
-from ..times import milliseconds
+from ..common.checks import CheckFailure, CheckList, Passed, Skipped, passed, seen, skipped
+from ..common.times import milliseconds
+from ..gpu.device_evidence import DeviceInput, parse_chain, parse_evidence
+from ..proto.attestation.attestation import Evidence
+from ..proto.attestation.launch import MAX_LAUNCH_CHARACTERS, read_launch_images
+from ..proto.attestation.statement import Statement, answer_message, evidence_message, read_statement, session_message
+from ..proto.bytes import EncodingError, from_base64, is_longer, is_well_formed, utf8
+from ..proto.strict_json import JsonTextError
 from ..x509 import Certificate, PublicKey, ecdsa_verify_raw
-from .launch import MAX_LAUNCH_CHARACTERS, read_launch_images
-from .member import HEX_32, bad, parse_cpu, record
-from .options import CpuClaims, CpuContext, VerifiedSession
+from .cpu_member import HEX_32, bad, parse_cpu, record
+from .cpu_options import CpuClaims, CpuContext, VerifiedSession
 from .reference import NamedLaunch
-from .statement import Statement, answer_message, evidence_message, read_statement, session_message
-from .verify import Binding, CpuEvidence, check_cpu_evidence, read_cpu_evidence, skip_cpu_evidence
+from .verify_cpu import Binding, CpuEvidence, check_cpu_evidence, read_cpu_evidence, skip_cpu_evidence
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..checks import CheckFailure, Passed, passed
-from ..encoding import is_longer
-from ..strict_json import JsonTextError, duplicate_member, parse, whole_number
-from .byte_reader import is_zero
-from .event_log import LogEvent, ReplayedLog, runtime_payload
-from .launch import read_launch_images
-from .options import CpuSoftware, CpuType
-from .snp import SnpReport
-from .tdx_quote import TdReport
+from ..common.checks import CheckFailure, Passed, passed
+from ..proto.attestation.launch import read_launch_images
+from ..proto.bytes import is_longer
+from ..proto.strict_json import JsonTextError, duplicate_member, parse, whole_number
+from .cpu_options import CpuSoftware, CpuType
+from .evidence.byte_reader import is_zero
+from .evidence.event_log import LogEvent, ReplayedLog, runtime_payload
+from .evidence.snp_report import SnpReport
+from .evidence.tdx_quote import TdReport
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn, TypeVar, cast, get_args
 
-from ..checks import CheckFailure
-from ..encoding import EncodingError, from_hex, is_longer, utf8
-from ..strict_json import JsonTextError, parse, whole_number
+from ..common.checks import CheckFailure
+from ..proto.bytes import EncodingError, from_hex, is_longer, utf8
+from ..proto.strict_json import JsonTextError, parse, whole_number
 from ..x509 import Certificate, ChainError, Crl, DerError, ecdsa_verify_raw, parse_crl, parse_pem, verify_chain
-from .options import CpuContext, TcbStatus, TdxCollateral
+from .cpu_options import CpuContext, TcbStatus, TdxCollateral
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import Any, overload
 
 import httpx
 
-from ..client import sorted_options, verifying_async_client, verifying_client
-from ..options import Policy
+from ..clients.client import sorted_options, verifying_async_client, verifying_client
+from ..policy.options import Policy
 from .transport import AsyncSealedTransport, SealedTransport
 
 _OWN_OPTIONS = ("edge_headers", "challenge", "padding", "on_session", "on_refused")

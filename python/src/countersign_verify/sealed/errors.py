@@ -6,8 +6,8 @@ from typing import Final
 
 import httpx
 
-from ..options import LEVELS, Level
-from ..unproven import CAUSES
+from ..clients.unproven_error import CAUSES
+from ..policy.options import LEVELS, Level
 
 MESSAGES: Final = {
     "other_gateway": "The request is for another address than that of the gateway. Nothing was sent.",

@@ -8,7 +8,7 @@ from email.utils import formatdate
 from types import ModuleType
 from typing import Any, Final
 
-from ..unproven import HEADERS, STATUS
+from ..clients.unproven_error import HEADERS, STATUS
 from .binary_http import END, Field, ResponseHead, ResponseParser, write_content, write_request_head
 from .errors import SealedError, malformed
 from .oblivious_http import MAX_CHUNK_BYTES, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, RequestSealer, SealingKey

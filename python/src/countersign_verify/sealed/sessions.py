@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from ..checks import VerificationError
-from ..cpu.statement import read_statement
-from ..encoding import EncodingError, from_base64, utf8
-from ..lru import LruMap
-from ..options import Expected, Level, Policy, Verified, VerifyOptions, read_options
+from ..common.checks import VerificationError
+from ..common.lru import LruMap
+from ..policy.options import Expected, Level, Policy, Verified, VerifyOptions, read_options
+from ..proto.attestation.statement import read_statement
+from ..proto.bytes import EncodingError, from_base64, utf8
 from ..session import SessionReport, appraise_session
 from .errors import SealedError, is_below, level_too_low
 from .oblivious_http import SealingKey, choose_key

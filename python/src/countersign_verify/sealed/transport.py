@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from ..options import Verified
-from ..sealed_answers import will_be_sealed
+from ..clients.sealed_answers import will_be_sealed
+from ..policy.options import Verified
 from ..session import SessionReport
 from .errors import SealedError, too_large
 from .exchange import (
@@ -35,7 +35,7 @@ from .sessions import MAX_SESSION_BYTES, Sealing, Sessions, fresh_challenge
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..options import OptionFields
+    from ..policy.options import OptionFields
 
 _SESSION_TIMEOUT_SECONDS = 90
 """Of one attempt: a processor may take a minute."""

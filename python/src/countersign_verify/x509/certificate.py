@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Literal
 
-from ..encoding import EncodingError, from_base64, is_longer
+from ..proto.bytes import EncodingError, from_base64, is_longer
 from .der import (
     DerError,
     DerValue,
@@ -277,3 +277,18 @@ def _common_name(name: DerValue) -> str:
             if value is not None and oid(kind) == _COMMON_NAME:
                 return value.content.decode("utf-8", "replace").removeprefix("\ufeff")
     return ""
+
+
+def read_pem(text: object, name: str) -> tuple[Certificate, ...]:
+    """Of an option, by its name. @raises TypeError"""
+    try:
+        if isinstance(text, str):
+            return _certificates(text)
+    except DerError as cause:
+        raise TypeError(f"{name} is not a PEM certificate") from cause
+    raise TypeError(f"{name} is not a PEM certificate")
+
+
+@lru_cache(maxsize=16)
+def _certificates(text: str) -> tuple[Certificate, ...]:
+    return tuple(parse_pem(text))

@@ -8,9 +8,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Literal
 
-from ..checks import CheckFailure, FailureCode
-from ..lru import LruMap
-from ..times import iso_instant
+from ..common.checks import CheckFailure, FailureCode
+from ..common.lru import LruMap
+from ..common.times import iso_instant
 from .certificate import (
     AUTHORITY_KEY_ID,
     BASIC_CONSTRAINTS,

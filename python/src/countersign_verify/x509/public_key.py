@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from ..lru import LruMap
+from ..common.lru import LruMap
 from .der import DerError, at, integer, oid, read_one, sequence
 
 Curve = Literal["P-256", "P-384"]

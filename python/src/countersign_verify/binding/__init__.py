@@ -1,0 +1,1 @@
+"""What an attestation is bound to: its form, its batch, the exchange that the caller holds."""

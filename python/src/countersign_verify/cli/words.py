@@ -1,0 +1,173 @@
+"""The words for each failure: one sentence for every code, and what to do next where there is something. TypeScript's words.ts says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from ..common.checks import UNAVAILABLE, Check
+
+SENTENCES: Final = {
+    "not_json": "the file is no JSON and no event stream",
+    "not_an_attestation": "the file has no attestation of the right form",
+    "unsigned_member": "beside the attestation stands something that nobody signed",
+    "event_not_expected": "the file is one event of a stream, which shows only a part of the answer",
+    "too_large": "the file holds more than a verifier reads",
+    "raw_hash_mismatch": "the request or the answer was changed after it was signed",
+    "batch_malformed": "the batch does not have the right form",
+    "batch_proof_invalid": "the answer is not in the batch that was signed",
+    "raw_malformed": "the signed text is not a request with its answer",
+    "endpoint_mismatch": "another endpoint was signed than yours",
+    "request_mismatch": "another request was signed than yours",
+    "response_mismatch": "another answer was signed than the one you hold",
+    "stream_malformed": "the stream does not have the form of an answer",
+    "stream_mismatch": "another stream was signed than the one you hold",
+    "stream_not_foldable": "a client would show something else of this stream than what was signed",
+    "token_malformed": "the token is not one of NVIDIA's verifiers",
+    "token_nonce_mismatch": "a part of the token was made for another nonce",
+    "token_result_false": "the verifier beside the GPU refused the GPU",
+    "token_digest_mismatch": "a part of the token was swapped",
+    "token_signature_invalid": "the signature of the token is wrong",
+    "token_expired": "the token is for another time",
+    "token_issuer_unknown": "nobody known issued the token",
+    "token_key_unavailable": "the key of NVIDIA's service could not be fetched",
+    "evidence_missing": "the attestation has no GPU's evidence",
+    "evidence_malformed": "the evidence does not have the right form",
+    "report_malformed": "the GPU's report does not have the right form",
+    "report_nonce_mismatch": "the GPU signed another nonce",
+    "report_signature_invalid": "the signature of the GPU's report is wrong",
+    "chain_invalid": "the certificates do not form a valid chain",
+    "certificate_expired": "a certificate is for another time",
+    "untrusted_root": "the certificates do not end in a trusted root",
+    "simulated_root_refused": "the device is simulated, and you named no simulated root",
+    "fwid_mismatch": "the report and its certificate name different firmware",
+    "revocation_unavailable": "nobody could say whether a certificate was revoked",
+    "revocation_invalid": "the statement about revoked certificates is not current, or not its authority's",
+    "certificate_revoked": "a certificate was revoked",
+    "rim_unavailable": "NVIDIA's reference values could not be fetched",
+    "rim_malformed": "the reference values do not have the right form",
+    "rim_signature_invalid": "the signature of the reference values is wrong",
+    "rim_chain_invalid": "the reference values were signed under no trusted root",
+    "rim_signer_expired": "the certificate under the reference values is for another time",
+    "rim_mismatch": "the reference values are for other firmware",
+    "measurement_mismatch": "the machine runs something else than what is listed",
+    "token_report_mismatch": "the token and the GPU's report contradict each other",
+    "device_not_confidential": "the GPU is not in confidential mode",
+    "debug_enabled": "the GPU or the guest can be debugged",
+    "topology_mismatch": "the devices are not those of one machine in one mode",
+    "too_old": "the attestation is older than you accept",
+    "policy_refused": "the attestation is not what you demand",
+    "device_not_accepted": "the device is not one that you accept",
+    "cpu_missing": "you demand the evidence of a processor, and there is none",
+    "cpu_malformed": "the processor's evidence does not have the right form",
+    "cpu_unsupported": "the processor's evidence is of an unknown kind",
+    "cpu_signature_invalid": "the signature of the processor's evidence is wrong",
+    "cpu_identity_mismatch": "the certificate is for another processor or other firmware",
+    "cpu_vtpm_invalid": "the processor and the virtual TPM do not belong together",
+    "cpu_binding_mismatch": "the processor signed something else",
+    "session_expired": "the session does not cover this time",
+    "session_mismatch": "the answer belongs to another session",
+    "cpu_devices_mismatch": "the session names other devices than those that signed",
+    "answer_signature_invalid": "the session's key did not sign this answer",
+    "cpu_policy_refused": "the processor or its guest is one that you do not accept",
+    "collateral_unavailable": "Intel's collateral is not in the evidence",
+    "collateral_invalid": "Intel's collateral is wrong",
+    "collateral_expired": "Intel's collateral is out of date",
+    "tcb_not_accepted": "the processor's firmware is too old for you",
+    "event_log_mismatch": "the event log does not lead to the measurement",
+    "software_mismatch": "the software is not on your list",
+}
+"""Each follows its code: ``INVALID: raw_hash_mismatch: the request or the answer …``."""
+
+SAVE: Final = "save the answer as it came, byte for byte (curl … > FILE)"
+_AS_OF: Final = "to check it as of the time when you received it, give --at TIME"
+
+STEPS: Final = {
+    "not_json": SAVE,
+    "not_an_attestation": 'ask with "tee": true, and save the whole answer',
+    "unsigned_member": "give the answer as it came, with its attestation in it, or the attestation by itself",
+    "event_not_expected": "give the whole stream, or say --event",
+    "request_mismatch": "give --request the body exactly as it was sent, with its tee; a proxy that writes JSON anew changes it",
+    "response_mismatch": "give the answer as it came; of one that a client library wrote again, give the member attestation by itself",
+    "stream_mismatch": "give the stream as it came (curl -sN … > FILE)",
+    "token_key_unavailable": "NVIDIA's keys come over the network: leave out --offline, or check HTTPS_PROXY",
+    "certificate_expired": _AS_OF,
+    "token_expired": _AS_OF,
+    "too_old": _AS_OF,
+    "revocation_invalid": f"{_AS_OF} and what was kept then: --collateral DIR",
+    "simulated_root_refused": "where you expect a simulated GPU, name its root: --allow-simulated ROOT (npm start writes run/simulated-root/root.pem)",
+    "cpu_missing": "where the attestation names a session, give it with --session FILE (GET /v1/attestation/session)",
+    "collateral_unavailable": "the service's operator has to add Intel's collateral (PCS_URL)",
+    "tcb_not_accepted": "to accept a status of Intel's, name it: --tcb STATUS",
+}
+"""What to do next, by the code of the first check that failed."""
+
+_OF_PROCESSOR: Final = {
+    (
+        "cpu_revocation",
+        "revocation_unavailable",
+    ): "the service's operator has to add AMD's revocation list (KDS_URL); --without-revocation leaves this check out",
+}
+"""A processor's evidence brings its revocation list along, and nothing is fetched for it."""
+
+_SERVICES: Final = {
+    "revocation_unavailable": ("whether certificates were revoked", "--without-revocation"),
+    "rim_unavailable": ("NVIDIA's reference values", "--without-reference-values"),
+}
+_OF_TIME: Final = {
+    "certificate_expired",
+    "revocation_invalid",
+    "too_old",
+    "token_expired",
+    "policy_refused",
+    "session_expired",
+}
+_YEAR_SECONDS: Final = 365 * 86_400
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    offline: bool
+    claimed: datetime | None
+    """The time that the attestation names."""
+    now: datetime | None
+    """This machine's time; None where the caller named another."""
+
+
+def next_step(failed: Check, about: Circumstances) -> str | None:
+    """:param failed: the check that failed first."""
+    code = failed.code or ""
+    claimed, now = about.claimed, about.now
+    if code in _OF_TIME and claimed is not None and now is not None and _years_apart(claimed, now):
+        return (
+            f"the attestation is of {claimed:%Y-%m-%d} and this machine's clock says {now:%Y-%m-%d}: set the clock if it is wrong, "
+            "or give --at TIME"
+        )
+    own = _OF_PROCESSOR.get((failed.name, code))
+    if own is not None:
+        return own
+    if code not in _SERVICES:
+        return STEPS.get(code)
+    what, without = _SERVICES[code]
+    if about.offline:
+        return (
+            f"to ask for {what}, leave out --offline, or give --collateral DIR that 'countersign collateral FILE --into DIR' "
+            f"filled; {without} leaves this check out"
+        )
+    return f"{what} could not be asked for: check the network, or HTTPS_PROXY, and try again; {without} leaves this check out"
+
+
+def _years_apart(one: datetime, other: datetime) -> bool:
+    return abs((one - other).total_seconds()) > _YEAR_SECONDS
+
+
+def refused_words(checks: Sequence[Check], about: str | None) -> str:
+    """The last line of a report that is not valid. :param about: what the file is, where it is none that can be checked."""
+    codes = [check.code or "" for check in checks if check.status == "fail"]
+    if not codes:
+        return "INVALID: no check could run"
+    if all(code in UNAVAILABLE for code in codes):
+        return f"INCOMPLETE: {codes[0]}: {SENTENCES[codes[0]]}; nothing was found wrong"
+    return f"INVALID: {codes[0]}: {about or SENTENCES[codes[0]]}"

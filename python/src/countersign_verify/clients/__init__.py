@@ -1,0 +1,1 @@
+"""httpx clients that let no answer end unproven."""

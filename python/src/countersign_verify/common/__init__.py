@@ -1,0 +1,1 @@
+"""What every part of the verifier shares: checks, bounded JSON, times, a cache."""

@@ -1,0 +1,1 @@
+"""A device's evidence: reports, NVIDIA's roots, reference values, collateral."""

@@ -1,0 +1,1 @@
+"""Reference integrity manifests, and the XML that they are written in."""

@@ -1,0 +1,1 @@
+"""SPDM reports, and the opaque data in them."""

@@ -1,0 +1,1 @@
+"""The options of a verification, and its verdict."""

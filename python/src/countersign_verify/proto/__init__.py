@@ -1,0 +1,1 @@
+"""What crosses a wire: raw, batches, statements, JSON, event streams. It imports nothing else of this package."""

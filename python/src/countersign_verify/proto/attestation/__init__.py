@@ -1,0 +1,1 @@
+"""An attestation's own forms: raw, batch, statement, launch file."""
