@@ -1,78 +1,86 @@
-// Measures the four core rooms: how many files and lines, how deep imports go, and how many files one streamed request with tee passes.
-// `node scripts/measure.ts` prints a table; `--files` names the files that the request passes, `--circles` those in circles, `--chain` the longest chain.
-import { globSync, readFileSync } from 'node:fs';
+// Measures the core rooms: files, lines, functions, imports, exports, settings, and what one streamed request with tee executes.
+// `node scripts/measure.ts` prints a table. A flag adds a list: `--files` what the request passes, `--circles`, `--chain` the longest
+// chain of imports, `--exports` those that only test/ and bench/ use, `--functions` the long ones, `--settings`.
+import { readFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { basename, join, relative } from 'node:path';
 import { dirname } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
+import { schema as engine } from '../demo/engine/config.ts';
+import { schema as gateway } from '../gateway/base/config.ts';
+import { schema as sidecar } from '../sidecar/common/config.ts';
 import { chatStream } from '../test/support/backend.ts';
 import { startService } from '../test/support/harness.ts';
+import { SUITES } from '../vitest.config.ts';
+import { readSources, type Source, usedByTestsAlone } from './sources.ts';
 
 const ROOMS = ['proto', 'node', 'verify', 'sealed', 'sidecar', 'gateway'];
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
-const files = globSync(
-  ROOMS.map((room) => `${room}/**/*.ts`),
-  { cwd: ROOT },
-).sort();
-const texts = new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]));
-const IMPORT = /^(?:import|export)\s[^;'"]*?from\s+'(?<to>\.[^']+)'/gm;
-/** Type-only imports included. */
-const imports = new Map(
-  files.map((file) => [
-    file,
-    [...(texts.get(file) as string).matchAll(IMPORT)].map(({ groups }) => join(dirname(file), groups?.to as string)),
-  ]),
-);
+const sources = readSources(ROOT);
+const roomOf = (file: string): string => file.split('/', 1)[0] ?? '';
+const files = [...sources.keys()].filter((file) => ROOMS.includes(roomOf(file))).sort();
+const sourceOf = (file: string): Source => sources.get(file) as Source;
+const linesOf = (of: readonly string[]): number => of.reduce((sum, file) => sum + sourceOf(file).lines, 0);
 
-const lineCount = (file: string): number => (texts.get(file) as string).split('\n').length - 1;
+type Edges = ReadonlyMap<string, readonly string[]>;
+const imports: Edges = new Map(files.map((file) => [file, sourceOf(file).imports]));
+const folders: Edges = new Map(
+  [...Map.groupBy(files, (file) => dirname(file))].map(([folder, inside]) => {
+    const to = inside.flatMap((file) => sourceOf(file).imports).map((file) => dirname(file));
+    return [folder, to.filter((other) => other !== folder)];
+  }),
+);
 
 function percentile(numbers: readonly number[], percent: number): number {
   const sorted = numbers.toSorted((a, b) => a - b);
   return sorted[Math.ceil((percent / 100) * sorted.length) - 1] ?? 0;
 }
 
-/** Groups of files that import one another, in a circle (Tarjan). */
-function circles(): string[][] {
+/** Groups of names that lead to one another, in a circle (Tarjan). */
+function circles(edges: Edges): string[][] {
   const found: string[][] = [];
   const order = new Map<string, number>();
   const low = new Map<string, number>();
   const stack: string[] = [];
-  const visit = (file: string): void => {
-    order.set(file, order.size);
-    low.set(file, order.get(file) as number);
-    stack.push(file);
-    for (const next of imports.get(file) ?? []) {
-      if (!imports.has(next)) continue;
+  const visit = (name: string): void => {
+    order.set(name, order.size);
+    low.set(name, order.get(name) as number);
+    stack.push(name);
+    for (const next of edges.get(name) ?? []) {
+      if (!edges.has(next)) continue;
       if (!order.has(next)) visit(next);
       else if (!stack.includes(next)) continue;
-      low.set(file, Math.min(low.get(file) as number, low.get(next) as number));
+      low.set(name, Math.min(low.get(name) as number, low.get(next) as number));
     }
-    if (low.get(file) !== order.get(file)) return;
-    const group = stack.splice(stack.indexOf(file));
+    if (low.get(name) !== order.get(name)) return;
+    const group = stack.splice(stack.indexOf(name));
     if (group.length > 1) found.push(group);
   };
-  for (const file of files) if (!order.has(file)) visit(file);
+  for (const name of edges.keys()) if (!order.has(name)) visit(name);
   return found;
 }
 
-/** The most files that lead from one to the next by imports, no file twice; circles count each of their files once. */
+/** The most files that lead from one to the next by imports, where there is no circle. */
 function longestChain(): readonly string[] {
-  const inCircle = new Map(circles().flatMap((group) => group.map((file) => [file, group] as const)));
-  const chains = new Map<readonly string[], readonly string[]>();
-  const groupOf = (file: string): readonly string[] => inCircle.get(file) ?? alone.get(file) ?? [];
-  const alone = new Map(files.map((file) => [file, [file]]));
-  const longest = (chains: (readonly string[])[]) => chains.toSorted((a, b) => b.length - a.length)[0] ?? [];
-  const chainFrom = (group: readonly string[]): readonly string[] => {
-    const known = chains.get(group);
+  const chains = new Map<string, readonly string[]>();
+  const longest = (some: (readonly string[])[]) => some.toSorted((a, b) => b.length - a.length)[0] ?? [];
+  const chainFrom = (file: string): readonly string[] => {
+    const known = chains.get(file);
     if (known !== undefined) return known;
-    const next = group.flatMap((file) => imports.get(file) ?? []).filter((to) => imports.has(to));
-    const below = next.map(groupOf).filter((other) => other !== group);
-    const chain = [...group, ...longest(below.map(chainFrom))];
-    chains.set(group, chain);
+    chains.set(file, []);
+    const chain = [file, ...longest((imports.get(file) ?? []).filter((to) => imports.has(to)).map(chainFrom))];
+    chains.set(file, chain);
     return chain;
   };
-  return longest(files.map((file) => chainFrom(groupOf(file))));
+  return longest(files.map(chainFrom));
+}
+
+/** What users of the npm package import, and its command. */
+function entriesOfPackage(): string[] {
+  const { exports, bin } = JSON.parse(readFileSync(join(ROOT, 'packages/verify/package.json'), 'utf8'));
+  const built: string[] = [...Object.values<string>(exports), ...Object.values<string>(bin)];
+  return built.map((path) => path.replace(/^(?:\.\/)?dist\//, '').replace(/\.js$/, '.ts'));
 }
 
 function sharedBasenames(): number {
@@ -87,7 +95,7 @@ async function filesRun(session: Session): Promise<string[]> {
   return ran
     .filter(({ url }) => url.startsWith('file:'))
     .map(({ url }) => relative(ROOT, fileURLToPath(url)))
-    .filter((file) => texts.has(file));
+    .filter((file) => files.includes(file));
 }
 
 /** One streamed request with tee, through a gateway and a sidecar in this process that have served one before. */
@@ -124,26 +132,43 @@ async function passed(): Promise<{ before: string[]; all: string[] }> {
   }
 }
 
-const lines = files.map(lineCount);
 const { before, all } = await passed();
-const inRoom = (room: string, of: readonly string[]) => of.filter((file) => file.startsWith(`${room}/`)).length;
+const inRoom = (room: string, of: readonly string[]) => of.filter((file) => roomOf(file) === room);
+const ran = inRoom('gateway', all);
+const lines = files.map((file) => sourceOf(file).lines);
+const long = files.flatMap((file) => sourceOf(file).longFunctions);
+const settings = [...new Set([gateway, sidecar, engine].flatMap(({ shape }) => Object.keys(shape)))].sort();
+const fileCircles = circles(imports);
+const folderCircles = circles(folders);
+const testOnly = usedByTestsAlone(sources, files, entriesOfPackage(), (file) => /^(?:test|bench)\//.test(file));
 const rows: [string, string | number][] = [
   ['files', files.length],
-  ...ROOMS.map((room): [string, number] => [`files of ${room}`, inRoom(room, files)]),
-  ['lines', lines.reduce((sum, one) => sum + one, 0)],
+  ...ROOMS.map((room): [string, number] => [`files of ${room}`, inRoom(room, files).length]),
+  ['lines', linesOf(files)],
   ['lines of a file, median', percentile(lines, 50)],
   ['lines of a file, p90', percentile(lines, 90)],
+  ['functions over 100 lines', long.length],
   ['longest chain of imports', longestChain().length],
-  ['circles of imports, types included', circles().length],
+  ['circles of files, types included', fileCircles.length],
+  ['circles of folders, types included', folderCircles.length],
   ['files with the basename of another', `${Math.round((100 * sharedBasenames()) / files.length)} %`],
-  ['a streamed request with tee passes, before the backend is asked', before.length],
-  ['of them in the gateway', inRoom('gateway', before)],
-  ['in all, in the gateway', inRoom('gateway', all)],
-  ['in all, in the sidecar', inRoom('sidecar', all)],
+  ['exports that only test/ and bench/ use, or nobody', testOnly.length],
+  ['settings of gateway, sidecar and demo', settings.length],
+  ['suites of test:with', Object.keys(SUITES).filter((name) => name !== 'unit').length],
+  ['files that a streamed request with tee executes before the backend is asked', before.length],
+  ['of them in the gateway', inRoom('gateway', before).length],
+  ['in all, in the gateway', ran.length],
+  ['lines of those', linesOf(ran)],
+  ['in all, in the sidecar', inRoom('sidecar', all).length],
 ];
+const lists: Readonly<Record<string, readonly string[]>> = {
+  '--circles': [...fileCircles, ...folderCircles].map((group) => group.join(' ')),
+  '--chain': longestChain(),
+  '--exports': testOnly,
+  '--functions': long,
+  '--settings': settings,
+  '--files': [...before, '', ...all.filter((file) => !before.includes(file))],
+};
 for (const [name, value] of rows) console.log(`| ${name} | ${value} |`);
-if (process.argv.includes('--circles')) for (const group of circles()) console.log(group.join(' '));
-if (process.argv.includes('--chain')) console.log(longestChain().join('\n'));
-if (process.argv.includes('--files'))
-  console.log([...before, '', ...all.filter((file) => !before.includes(file))].join('\n'));
+for (const [flag, list] of Object.entries(lists)) if (process.argv.includes(flag)) console.log(list.join('\n'));
 process.exit(0);
