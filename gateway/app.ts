@@ -181,7 +181,7 @@ function only(allow: string) {
 
 // Builds the gateway from a configuration, ready to serve.
 
-export interface BuiltApp {
+interface BuiltApp {
   readonly app: Hono<Env>;
   /** From now on /health reports `draining`. */
   drain(): void;

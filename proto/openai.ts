@@ -74,12 +74,11 @@ const isTokens = (list: readonly unknown[]) => list.every(Number.isSafeInteger);
 export type GenerationRequest = z.infer<typeof chatRequestSchema> | z.infer<typeof completionRequestSchema>;
 
 /** OpenAI's error. All four members are always present; a backend's own error may have more. */
-export const errorBodySchema = z.looseObject({
-  error: z.looseObject({
-    message: z.string(),
-    type: z.string(),
-    param: z.string().nullable(),
-    code: z.string().nullable(),
-  }),
-});
-export type ErrorBody = z.infer<typeof errorBodySchema>;
+export interface ErrorBody {
+  readonly error: {
+    readonly message: string;
+    readonly type: string;
+    readonly param: string | null;
+    readonly code: string | null;
+  };
+}

@@ -2,7 +2,7 @@
 import { ByteSource, type Bytes, joined, varint } from './byte-source.ts';
 import { malformed, type SealedError, tooLarge, truncated } from './errors.ts';
 
-export interface MessageLimits {
+interface MessageLimits {
   /** Bytes of the control data and of each section of fields. */
   readonly max_head_bytes: number;
   /** Fields of a section. */
@@ -11,7 +11,7 @@ export interface MessageLimits {
   readonly max_padding_bytes: number;
 }
 
-export const DEFAULT_LIMITS: MessageLimits = {
+const DEFAULT_LIMITS: MessageLimits = {
   max_head_bytes: 32 * 1024,
   max_fields: 1_000,
   max_padding_bytes: 256 * 1024,
@@ -191,13 +191,13 @@ export interface RequestHead {
   readonly fields: readonly Field[];
 }
 
-export interface ResponseHead {
+interface ResponseHead {
   /** 200 to 599. */
   readonly status: number;
   readonly fields: readonly Field[];
 }
 
-export const FRAMING = { known_request: 0, known_response: 1, request: 2, response: 3 } as const;
+const FRAMING = { known_request: 0, known_response: 1, request: 2, response: 3 } as const;
 const NO_BYTES: Bytes = new Uint8Array();
 
 /** @throws {SealedError} sealed_malformed where a name or value cannot be sent. */
@@ -225,14 +225,14 @@ export function writeEnd(padding_bytes = 0): Bytes {
   return new Uint8Array(2 + padding_bytes);
 }
 
-export const isFinalStatus = (status: number) => Number.isInteger(status) && status >= 200 && status <= 599;
+const isFinalStatus = (status: number) => Number.isInteger(status) && status >= 200 && status <= 599;
 
 const NO_TOKEN = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 /** Excluded by RFC 9113 §8.2.1: NUL, CR and LF anywhere, white space at either end. */
 const NO_VALUE = /[\0\r\n]|^[ \t]|[ \t]$/;
 
 /** The fault of a field; null: it is valid. */
-export function faultOfField(name: string, value: string): string | null {
+function faultOfField(name: string, value: string): string | null {
   if (name === '' || NO_TOKEN.test(name)) return 'A header has a name that HTTP does not allow.';
   return NO_VALUE.test(value) ? `The header ${name} has a value that HTTP does not allow.` : null;
 }

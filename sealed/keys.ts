@@ -26,12 +26,12 @@ export interface Algorithms {
   readonly aead_id: number;
 }
 
-export const KEM = { x25519: 0x0020, mlkem768_x25519: 0x647a } as const;
-export const KDF = { hkdf_sha256: 0x0001 } as const;
-export const AEAD = { aes_128_gcm: 0x0001, aes_256_gcm: 0x0002 } as const;
+const KEM = { x25519: 0x0020, mlkem768_x25519: 0x647a } as const;
+const KDF = { hkdf_sha256: 0x0001 } as const;
+const AEAD = { aes_128_gcm: 0x0001, aes_256_gcm: 0x0002 } as const;
 
 /** The suites that a gateway offers, in order of preference. */
-export const SUITES: readonly Algorithms[] = [
+const SUITES: readonly Algorithms[] = [
   { kem_id: KEM.mlkem768_x25519, kdf_id: KDF.hkdf_sha256, aead_id: AEAD.aes_256_gcm },
   { kem_id: KEM.x25519, kdf_id: KDF.hkdf_sha256, aead_id: AEAD.aes_128_gcm },
 ];
@@ -45,10 +45,10 @@ const AEADS = new Map<number, AEADFactory>([
   [AEAD.aes_256_gcm, AEAD_AES_256_GCM],
 ]);
 
-export type Suite = CipherSuite<Key>;
+type Suite = CipherSuite<Key>;
 
 /** null: the algorithms are not ours. A suite that is returned may still be one that the runtime lacks. */
-export function suiteOf({ kem_id, kdf_id, aead_id }: Algorithms): Suite | null {
+function suiteOf({ kem_id, kdf_id, aead_id }: Algorithms): Suite | null {
   const kem = KEMS.get(kem_id);
   const aead = AEADS.get(aead_id);
   return kem === undefined || aead === undefined || kdf_id !== KDF.hkdf_sha256
@@ -63,15 +63,15 @@ export function lengthsOf(kem_id: number): { readonly public_key: number; readon
 }
 
 /** Whether an error says that the runtime lacks an algorithm. */
-export const isUnsupported = (error: unknown): boolean => error instanceof NotSupportedError;
+const isUnsupported = (error: unknown): boolean => error instanceof NotSupportedError;
 
 // Key configurations.
 
 export const KEYS_MEDIA_TYPE = 'application/ohttp-keys';
 /** A larger document is not one of ours, whose two configurations have 1,300 bytes. */
-export const MAX_KEYS_BYTES = 3_072;
+const MAX_KEYS_BYTES = 3_072;
 
-export interface KeyConfiguration {
+interface KeyConfiguration {
   /** 0 to 255. */
   readonly key_id: number;
   readonly kem_id: number;
@@ -107,7 +107,7 @@ export function readKeys(document: Uint8Array): KeyConfiguration[] {
 }
 
 /** One configuration, without its length (§3.1). null: its KEM is not one of ours. @throws {SealedError} sealed_malformed */
-export function readKey(bytes: Uint8Array): KeyConfiguration | null {
+function readKey(bytes: Uint8Array): KeyConfiguration | null {
   const kem_id = u16At(bytes, 1);
   const length = lengthsOf(kem_id)?.public_key;
   if (length === undefined) return null;

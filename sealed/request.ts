@@ -63,7 +63,7 @@ export async function readRequestHeader(chunks: AsyncIterable<Uint8Array>): Prom
   return { key_id, kem_id, kdf_id, aead_id, enc, ids, rest };
 }
 
-export const unknownKey = () =>
+const unknownKey = () =>
   new SealedError('sealed_key_unknown', 'No key here has this identifier with these algorithms.');
 
 /** Whether the request's head names this key. */
@@ -73,7 +73,7 @@ export const isFor = (header: RequestHeader, key: OpeningKey): boolean =>
   header.kdf_id === key.kdf_id &&
   header.aead_id === key.aead_id;
 
-export interface OpenedRequest {
+interface OpenedRequest {
   /** The binary HTTP message, in chunks. It throws if the request is incomplete. */
   readonly chunks: AsyncGenerator<Uint8Array, void, undefined>;
   /** The secret of the response's key. */

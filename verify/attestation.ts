@@ -288,7 +288,7 @@ function checkSignedMode({ devices }: ParsedToken) {
 // Compares a token's claims about its devices with their signed reports.
 
 /** @throws {CheckFailure} token_report_mismatch */
-export function compareTokenWithReports({ devices }: ParsedToken, reports: readonly DeviceClaims[]) {
+export function compareTokenWithReports({ devices }: ParsedToken, reports: readonly DeviceClaims[]): Outcome<true> {
   if (devices.length === 0) return skipped('the token says nothing of its devices');
   const compared = new Set<DeviceClaims>();
   // NVIDIA's SDK has one verifier for GPUs and one for switches; two may also appraise the same devices.

@@ -11,13 +11,13 @@ import type { CpuEvidence } from './cpu/verify-cpu.ts';
 /** RFC 9999 §3.1: media type, base64url, and a sum of indicator bits. */
 type CmwRecord = readonly [type: string, value: string, indicator: number];
 /** RFC 9999 §3.3, in JSON. */
-export type CmwCollection = { readonly __cmwc_t: string } & { readonly [label: string]: CmwRecord | string };
+type CmwCollection = { readonly __cmwc_t: string } & { readonly [label: string]: CmwRecord | string };
 
 const ENDORSEMENT = 2;
 const EVIDENCE = 4;
 
 /** The types of a response's collection and of a session's. docs/verify.md lists the labels. */
-export const CMW_TYPES = {
+const CMW_TYPES = {
   answer: 'urn:uuid:56f534b3-cf3e-4a1d-8902-1eeb8f75859e',
   session: 'urn:uuid:e136eff3-6308-4265-b7f2-bca288e421ec',
 } as const;

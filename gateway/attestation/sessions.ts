@@ -189,7 +189,7 @@ const MAX_OF_ADDRESS = 64;
 const MAX_REST_MS = 5_000;
 
 /** Returns a session that contains the challenge. @throws {ClientGone} @throws {Problem} as {@link Sidecar.challenge}, and rate_limit_exceeded */
-export type Challenges = (challenge: string, waiter: Waiter, address: string) => Promise<Session>;
+type Challenges = (challenge: string, waiter: Waiter, address: string) => Promise<Session>;
 
 export function createChallenges(sidecar: Pick<Sidecar, 'challenge'>, timeout_ms: number): Challenges {
   const permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING });
@@ -257,7 +257,7 @@ interface SessionJob {
 export type CheckJob = AttestationJob | SessionJob;
 
 /** The check that failed. */
-export interface Failure {
+interface Failure {
   readonly code: FailureCode;
   readonly message: string;
 }

@@ -88,7 +88,7 @@ const NAMES = { max_bytes: 4 * 1024 * 1024, timeout_ms: 5_000 };
 const MAX_NAMES = 10_000;
 const MAX_NAME = 128;
 
-export interface ModelNames {
+interface ModelNames {
   has(name: string): boolean;
 }
 

@@ -35,7 +35,7 @@ interface TeeContext {
   readonly watch: Watch;
 }
 
-export interface TeeHeader {
+interface TeeHeader {
   readonly tee: Tee | null;
   /** The attestation is inserted into the response. */
   readonly spliced: boolean;
@@ -63,7 +63,7 @@ export function teeHeader(headers: IncomingHttpHeaders): TeeHeader {
 }
 
 /** The kind of attestation, and the request that it covers. */
-export interface TeeRequest {
+interface TeeRequest {
   readonly tee: Tee;
   readonly spliced: boolean;
   /** The request's path, without its query. */

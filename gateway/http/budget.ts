@@ -7,7 +7,7 @@ import { type Estimate, USUAL_OUTPUT } from '../usage/budget.ts';
 import { restOfDay_ms, type UsageBook } from '../usage/usage.ts';
 import type { Bindings, Middleware } from './context.ts';
 
-export interface BudgetDeps {
+interface BudgetDeps {
   readonly config: GatewayConfig;
   readonly book: UsageBook;
 }

@@ -17,7 +17,7 @@ import { ClientGone, newId, type Outgoing, setCommonHeaders } from './body.ts';
 import type { Context, Handler, HttpBindings, Middleware } from './context.ts';
 import { linger } from './sliced-connection.ts';
 
-export interface AdmissionDeps {
+interface AdmissionDeps {
   readonly config: GatewayConfig;
   readonly keys: Keys;
   readonly concurrency: Concurrency;

@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/keys.ts';
 
-export type ConcurrencySettings = Pick<
+type ConcurrencySettings = Pick<
   GatewayConfig,
   | 'max_concurrent_requests'
   | 'max_held_bytes'

@@ -67,7 +67,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   return parts.map(([name, bytes, setting]) => ({ name, bytes, setting }));
 }
 
-export const totalBytes = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
+const totalBytes = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
 
 const mib = (bytes: number) => Math.ceil(bytes / MiB);
 

@@ -24,7 +24,7 @@ export interface SealingKeys {
   admit(found: FoundKey, enc: Uint8Array): Promise<Admission>;
 }
 
-export interface FoundKey {
+interface FoundKey {
   /** Of the seed. */
   readonly id: number;
   readonly key: OpeningKey;

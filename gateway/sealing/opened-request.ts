@@ -71,7 +71,7 @@ export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
 }
 
 /** A request's head, with Node's members. */
-export interface OpenedHead {
+interface OpenedHead {
   readonly method: string;
   /** With the query. */
   readonly url: string;

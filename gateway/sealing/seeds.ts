@@ -19,7 +19,7 @@ export interface Seed {
 /** Whether keys may open a request. `ended`: the keys are dropped; `replayed`: they have opened it before. */
 export type Admission = 'admitted' | 'replayed' | 'ended';
 
-export interface Seeds {
+interface Seeds {
   /** The newest first, which is for the next session. */
   readonly current: readonly Seed[];
   /** A verified session names the keys of this seed. Makes a seed for the next session. */

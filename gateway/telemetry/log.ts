@@ -10,8 +10,7 @@ const FLUSH_LENGTH = 4096;
 /** Limit for chunks that wait for a slow reader: 4 MiB. */
 const MAX_CHUNKS = 1024;
 
-export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> &
-  Partial<Pick<NodeJS.WriteStream, 'on' | 'writableLength'>>;
+type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on' | 'writableLength'>>;
 
 /**
  * `onExit` registers a flush for the end of the process. A line that cannot be written, to a full disk or a closed or blocked reader, is

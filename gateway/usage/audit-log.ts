@@ -18,7 +18,7 @@ import type { Logger } from 'pino';
 import { ConfigError, type GatewayConfig } from '../base/config.ts';
 
 /** A line without its number, its predecessor's hash and its time. */
-export interface AuditEntry {
+interface AuditEntry {
   /** The id of the request and of its attestation. */
   readonly id: string;
   readonly key: string;
@@ -74,7 +74,7 @@ interface AuditOptions {
   readonly max_files: number;
 }
 
-/** The log that the configuration names; null: none. @throws {ConfigError} as {@link openAuditLog} */
+/** The log that the configuration names; null: none. @throws {ConfigError} where its file cannot be an audit log. */
 export function auditLogOf(
   {
     audit_log,
@@ -88,7 +88,7 @@ export function auditLogOf(
 }
 
 /** @throws {ConfigError} when the file cannot be written, or its last line is not one of an audit log. */
-export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: Logger): AuditLog {
+function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: Logger): AuditLog {
   let { fd, seq, prev, bytes, first } = open(file, log);
   let waiting = '';
   let lost = 0;

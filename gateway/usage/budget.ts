@@ -52,7 +52,7 @@ function promptTokens(request: Record<string, unknown>): number {
 }
 
 /** What the gateway saw of a response that has ended, or that was left. */
-export interface Seen {
+interface Seen {
   /** 0: no response began. */
   readonly backend_status: number;
   readonly stream: boolean;

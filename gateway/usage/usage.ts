@@ -76,7 +76,7 @@ export function sum(a: Amounts, b: Amounts): Amounts {
 
 export const NOTHING: Amounts = { requests: 0, attested: 0, input_tokens: 0, output_tokens: 0, gpu_us: 0 };
 
-export interface MemoryBook extends UsageBook {
+interface MemoryBook extends UsageBook {
   /** All records, for a file. */
   all(): KeptRecord[];
   readonly changes: number;

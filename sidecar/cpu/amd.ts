@@ -17,7 +17,7 @@ import {
   type Store,
 } from './endorsements.ts';
 
-export interface AmdOptions extends EndorsementOptions {
+interface AmdOptions extends EndorsementOptions {
   readonly kds_url: string;
 }
 

@@ -11,7 +11,7 @@ import type { AmdEndorsements, HostCertificates } from './amd.ts';
 import { type CpuCollector, type CpuEvidence, refused, unavailable } from './collector.ts';
 import type { IntelCollateral } from './intel.ts';
 
-export interface AzureOptions {
+interface AzureOptions {
   readonly amd: Pick<AmdEndorsements, 'endorse'>;
   readonly intel: Pick<IntelCollateral, 'endorse'>;
   readonly fetch: typeof globalThis.fetch;

@@ -17,7 +17,7 @@ import {
   type Kept,
 } from './endorsements.ts';
 
-export interface IntelOptions extends EndorsementOptions {
+interface IntelOptions extends EndorsementOptions {
   readonly pcs_url: string;
 }
 

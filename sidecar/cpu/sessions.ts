@@ -21,7 +21,7 @@ import { backoffMs, SESSION_RETRY } from '../common/retry.ts';
 import { type CpuCollector, REPORT_DEADLINE_MS } from './collector.ts';
 
 /** A session as gateways return it to clients. */
-export interface Session {
+interface Session {
   readonly statement: string;
   /** JSON of the member `cpu`, without a signature over a response. */
   readonly cpu: string;

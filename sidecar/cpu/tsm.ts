@@ -20,7 +20,7 @@ import {
 } from './collector.ts';
 
 /** File system calls; they reject with the system's errors, which have a `code`. */
-export interface TsmFs {
+interface TsmFs {
   mkdir(path: string): Promise<void>;
   /** Opens a file that exists, writes to it once, and closes it: the kernel takes the bytes at the close, and reports no failure then. */
   write(path: string, bytes: Uint8Array): Promise<void>;
@@ -29,7 +29,7 @@ export interface TsmFs {
 }
 
 /** Not yet trusted: the only check so far is that `report` is over the right bytes. */
-export interface TsmEvidence {
+interface TsmEvidence {
   readonly type: CpuType;
   /** The attestation report, or the quote without the host's padding. */
   readonly report: Buffer;

@@ -86,7 +86,7 @@ const ENDS: Readonly<Record<Exclude<ConnectionEnd['reason'], 'error' | 'other_pr
 
 // The machine's facts from NVML, through the native attester's binding to it.
 
-export interface NvmlFacts {
+interface NvmlFacts {
   readonly driver: string;
   readonly gpus: readonly { readonly model: string; readonly arch: string | null }[];
   /** null: this driver or GPU knows no confidential computing. */
@@ -136,7 +136,7 @@ const isUnsupported = (error: unknown) =>
 
 type Access = 'read_write' | 'read' | 'write' | 'write_file' | 'execute';
 
-export interface Ran {
+interface Ran {
   readonly exit_code: number | null;
   readonly stdout: string;
 }

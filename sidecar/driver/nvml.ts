@@ -111,7 +111,7 @@ const FUNCTIONS = {
 } as const;
 type FunctionName = keyof typeof FUNCTIONS;
 
-export interface NvmlLibrary {
+interface NvmlLibrary {
   /** The return code; 13 (function not found) where this driver's library has no such function. */
   call(name: FunctionName, ...args: readonly Argument[]): Promise<number>;
 }

@@ -117,7 +117,7 @@ const SALT_BYTES = 32;
 const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer');
 
 /** A response that shares a nonce: salt and hash in hex. The hash is made on arrival, so that closing a batch is quick. */
-export interface Leaf {
+interface Leaf {
   readonly salt: string;
   readonly hash: string;
 }

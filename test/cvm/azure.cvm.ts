@@ -11,11 +11,13 @@ import { amdCrl, makeAmd, makeLeaf, makeSnpReport } from '../../demo/twin/snp.ts
 import { makeCollateral, makeIntel, makePck, makeQuote } from '../../demo/twin/tdx.ts';
 import { AttesterError } from '../../sidecar/common/attester.ts';
 import { createAmdEndorsements } from '../../sidecar/cpu/amd.ts';
-import { type AzureOptions, createAzureCollector } from '../../sidecar/cpu/azure.ts';
+import { createAzureCollector } from '../../sidecar/cpu/azure.ts';
 import { appraiseCpu } from '../../verify/cpu.ts';
 import { never } from '../support/attest.ts';
 import { debianProgram, MissingPart } from '../support/debian.ts';
 import { freePort, temporaryFolder } from '../support/harness.ts';
+
+type AzureOptions = Parameters<typeof createAzureCollector>[0];
 
 function missing(): string | null {
   try {

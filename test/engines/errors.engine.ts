@@ -1,8 +1,8 @@
 // llama-server's own errors, `{"error": {"code": 400, "message", "type"}}`, leave the gateway in OpenAI's shape with their status.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { errorBodySchema } from '../../proto/openai.ts';
 import { ask } from '../support/client.ts';
 import { eventually } from '../support/harness.ts';
+import { errorBodySchema } from './error-body.ts';
 import { MODEL, missing } from './llama-server.ts';
 import { type Stage, startStage } from './stage.ts';
 

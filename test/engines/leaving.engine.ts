@@ -1,8 +1,8 @@
 // Somebody leaves in the middle: a client, and its slot is free within a second; the engine, and nobody is told "stop".
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { errorBodySchema } from '../../proto/openai.ts';
 import { ask } from '../support/client.ts';
 import { eventually } from '../support/harness.ts';
+import { errorBodySchema } from './error-body.ts';
 import { MODEL, missing } from './llama-server.ts';
 import { type Stage, startStage } from './stage.ts';
 

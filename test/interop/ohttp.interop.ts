@@ -2,6 +2,13 @@
 // in all four forms; and what one side has sealed, cut or changed, is refused by the other.
 import { randomBytes } from 'node:crypto';
 import * as fc from 'fast-check';
+import {
+  AEAD_AES_128_GCM,
+  CipherSuite,
+  KDF_HKDF_SHA256,
+  KEM_DHKEM_X25519_HKDF_SHA256,
+  KEM_MLKEM768_X25519,
+} from 'hpke';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { encryptWith } from '../../gateway/sealing/sealed-response.ts';
 import { joined } from '../../sealed/byte-source.ts';
@@ -20,12 +27,12 @@ import {
   sealRequest,
   writeContent,
   writeEnd,
-  writeKeys,
   writeRequestHead,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { AEAD, KDF, KEM, type Suite, suiteOf } from '../../sealed/keys.ts';
+import { writeKeys } from '../../sealed/keys.ts';
 import { all, codeOf, hex, inChunks } from '../sealed/chunks.ts';
+import { AEAD, KDF, KEM } from '../sealed/suites.ts';
 import type { LineProcess } from '../support/line-process.ts';
 import { CRATES, missing, type Outcome, startOhttp } from './ohttp.ts';
 
@@ -44,7 +51,8 @@ const parts = fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLen
 /** A key of ours. Theirs have no AES-256-GCM, so it stands with AES-128-GCM. */
 async function ourKey(key_id: number, kem_id: number): Promise<{ key: OpeningKey; document: Uint8Array }> {
   const algorithms = { kdf_id: KDF.hkdf_sha256, aead_id: AEAD.aes_128_gcm };
-  const suite = suiteOf({ kem_id, ...algorithms }) as Suite;
+  const kem = kem_id === KEM.x25519 ? KEM_DHKEM_X25519_HKDF_SHA256 : KEM_MLKEM768_X25519;
+  const suite = new CipherSuite(kem, KDF_HKDF_SHA256, AEAD_AES_128_GCM);
   const pair = await suite.DeriveKeyPair(randomBytes(32));
   const public_key = await suite.SerializePublicKey(pair.publicKey);
   return {

@@ -7,11 +7,11 @@ import {
   makeKeys,
   type OpeningKey,
   ResponseSealer,
-  type ResponseSecret,
   responseKeys,
   SECRET_BYTES,
   sealRequest,
 } from '../../sealed/index.ts';
+import type { ResponseSecret } from '../../sealed/response.ts';
 import { these } from '../sealed/chunks.ts';
 import { each, type Format, type Production, type Productions, repeat, within } from './grammar.ts';
 

@@ -6,12 +6,12 @@ import {
   chooseKey,
   type Message,
   openRequest,
-  openResponse,
-  readKeys,
   readRequest,
   readRequestHeader,
   readResponse,
 } from '../../sealed/index.ts';
+import { readKeys } from '../../sealed/keys.ts';
+import { openResponse } from '../../sealed/response.ts';
 import { these } from '../sealed/chunks.ts';
 import { OPENING_KEY, RESPONSE_SECRET } from './formats-sealed.ts';
 import { inChunks, type Reader, reader } from './reader.ts';

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fromHex } from '../../verify/common/bytes.ts';
 import { CheckFailure } from '../../verify/common/checks.ts';
-import { DEVICE_ROOT_PEM, RIM_ROOT_PEM, rimRoots } from '../../verify/gpu/nvidia.ts';
+import { deviceRoots, rimRoots } from '../../verify/gpu/nvidia.ts';
 import { verifyRim } from '../../verify/gpu/rim/rim.ts';
 import { parseOpaque } from '../../verify/gpu/spdm/opaque.ts';
 import { verifyTokenSignature } from '../../verify/token/signature.ts';
@@ -100,16 +100,16 @@ export function rootRows({ python }: Tools): Row[] {
   const library = join(dirname(python), '..', 'lib');
   const [version] = readdirSync(library);
   const certs = join(library, version ?? '', 'site-packages', 'verifier', 'certs');
-  const verdict = (pem: string, other: string) =>
+  const verdict = (pem: string, other: string | Uint8Array) =>
     new X509Certificate(pem).fingerprint256 === new X509Certificate(other).fingerprint256 ? 'pinned' : 'another';
   return (
     [
-      ['device-identity-root', DEVICE_ROOT_PEM, 'verifier_device_root.pem'],
-      ['rim-root', RIM_ROOT_PEM, 'verifier_RIM_root.pem'],
+      ['device-identity-root', deviceRoots(), 'verifier_device_root.pem'],
+      ['rim-root', rimRoots(), 'verifier_RIM_root.pem'],
     ] as const
   ).map(([name, ours, theirs]) => {
     const root = vector(`nvidia/roots/${name}.pem`).toString();
     const nvidia = verdict(root, readFileSync(join(certs, theirs), 'utf8'));
-    return { vector: `roots/${name}`, expected: 'pinned', ours: verdict(root, ours), nvidia };
+    return { vector: `roots/${name}`, expected: 'pinned', ours: verdict(root, ours[0]?.der ?? ''), nvidia };
   });
 }

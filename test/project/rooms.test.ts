@@ -14,7 +14,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   gateway: ['proto', 'node', 'sealed', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
   page: ['proto', 'verify'],
   demo: ['gateway/base/config.ts', 'proto', 'verify/cpu.ts', 'sidecar/common/attester.ts', 'sidecar/cpu/collector.ts'],
-  scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/support'],
+  scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/support', 'vitest.config.ts'],
 };
 
 interface Import {

@@ -24,8 +24,8 @@ import {
   writeRequestHead,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { AEAD, KEM, SUITES } from '../../sealed/keys.ts';
 import { all, codeOf, hex, inChunks } from '../sealed/chunks.ts';
+import { AEAD, KEM, secrets } from '../sealed/suites.ts';
 import { usePython } from '../support/line-process.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';
 
@@ -34,7 +34,6 @@ const TIMEOUT_MS = 60_000 + 100 * RUNS;
 const DRIVER = fileURLToPath(new URL('sealed_driver.py', import.meta.url));
 
 const toHex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-const secrets = () => SUITES.map(() => randomBytes(32));
 
 interface Outcome {
   readonly bytes: string;

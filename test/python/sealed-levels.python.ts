@@ -22,8 +22,8 @@ import {
   writeEnd,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { SUITES } from '../../sealed/keys.ts';
 import { all } from '../sealed/chunks.ts';
+import { secrets } from '../sealed/suites.ts';
 import { LAUNCH_SHA256 } from '../support/launch-file.ts';
 import { usePython } from '../support/line-process.ts';
 import { AT, simulatedRoot } from '../verify/maker.ts';
@@ -77,10 +77,7 @@ describe.skipIf(python === null)(`sessions that the Python package seals to${SKI
   }
 
   beforeAll(async () => {
-    made = await makeKeys(
-      4,
-      SUITES.map(() => randomBytes(32)),
-    );
+    made = await makeKeys(4, secrets());
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   });

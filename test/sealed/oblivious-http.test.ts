@@ -12,16 +12,15 @@ import {
   nonceBytes,
   type OpeningKey,
   openRequest,
-  openResponse,
   ResponseSealer,
-  readKeys,
   readRequestHeader,
   responseKeys,
   sealRequest,
-  writeKeys,
 } from '../../sealed/index.ts';
-import { AEAD, KDF, KEM, readKey, SUITES } from '../../sealed/keys.ts';
+import { readKeys, writeKeys } from '../../sealed/keys.ts';
+import { openResponse } from '../../sealed/response.ts';
 import { all, codeOf, hex, inChunks, listOf, these } from './chunks.ts';
+import { AEAD, KDF, KEM, secrets } from './suites.ts';
 
 const utf8 = (text: string) => new TextEncoder().encode(text);
 const X25519 = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_128_GCM);
@@ -34,8 +33,6 @@ const encryptWith =
     cipher.final();
     return [ciphertext, cipher.getAuthTag()];
   };
-
-const secrets = () => SUITES.map(() => randomBytes(32));
 
 /** Opens a request as a gateway does, and seals `parts` as its response. */
 async function answer(keys: readonly OpeningKey[], request: AsyncIterable<Uint8Array>, parts: readonly Uint8Array[]) {
@@ -57,7 +54,8 @@ describe('key configurations', () => {
   const RFC = hex('01002031e1f05a740102115220e9af918f738674aec95f54db6e04eb705aae8e79815500080001000100010003');
 
   it('are read and written as in RFC 9458', () => {
-    const key = readKey(RFC);
+    const document = joined([hex('002d'), RFC]);
+    const [key] = readKeys(document);
     expect(key).toMatchObject({
       key_id: 1,
       kem_id: KEM.x25519,
@@ -66,7 +64,7 @@ describe('key configurations', () => {
         { kdf_id: KDF.hkdf_sha256, aead_id: 3 },
       ],
     });
-    expect(writeKeys([key as NonNullable<typeof key>])).toEqual(joined([hex('002d'), RFC]));
+    expect(writeKeys([key as NonNullable<typeof key>])).toEqual(document);
   });
 
   it('of KEMs and AEADs that are not ours are passed over', async () => {

@@ -8,8 +8,10 @@ import type { Batch } from '../../proto/attestation/batch.ts';
 import { type Nonce, splitRaw } from '../../proto/attestation/raw.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Attester, Collected } from '../../sidecar/common/attester.ts';
-import type { Session } from '../../sidecar/cpu/sessions.ts';
+import type { Sessions } from '../../sidecar/cpu/sessions.ts';
 import type { Folder } from './harness.ts';
+
+type Session = NonNullable<Sessions['current']>;
 
 export interface Lies {
   /** In place of what the twin signed over `nonce`. */

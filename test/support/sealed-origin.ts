@@ -1,9 +1,8 @@
 // A gateway of a few lines for tests of anybody who seals to one: its sessions, what it opens, what it answers, and the bytes of both, as a fetch.
 import { randomBytes } from 'node:crypto';
 import { encryptWith } from '../../gateway/sealing/sealed-response.ts';
-import { joined } from '../../sealed/byte-source.ts';
+import { type Bytes, joined } from '../../sealed/byte-source.ts';
 import {
-  type Bytes,
   chunksOf,
   type Field,
   isFor,
@@ -22,8 +21,8 @@ import {
   writeEnd,
   writeResponseHead,
 } from '../../sealed/index.ts';
-import { SUITES } from '../../sealed/keys.ts';
 import { all } from '../sealed/chunks.ts';
+import { secrets } from '../sealed/suites.ts';
 import { AT } from '../verify/maker.ts';
 import { type MadeSession, makeSession, type SessionSpec } from '../verify/session-maker.ts';
 
@@ -66,10 +65,7 @@ export async function makeOrigin(spec: SessionSpec = {}, first_id = 7): Promise<
 
   async function renew(next: SessionSpec = own): Promise<void> {
     own = next;
-    keys = await makeKeys(
-      id,
-      SUITES.map(() => randomBytes(32)),
-    );
+    keys = await makeKeys(id, secrets());
     id = (id + 2) % 256;
   }
   await renew();

@@ -4,13 +4,15 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createLog, type Out } from '../../gateway/telemetry/log.ts';
+import { createLog } from '../../gateway/telemetry/log.ts';
 import { prettyLine } from '../../node/log.ts';
 import { createLog as createSidecarLog } from '../../sidecar/server/server.ts';
 import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';
 import { eventually } from '../support/harness.ts';
 import { type RunningProcess, startProcess } from '../support/process.ts';
+
+type Out = Parameters<typeof createLog>[1];
 
 const CANARY = 'xyzzy';
 const messages = [{ role: 'user', content: `${CANARY}-prompt` }];

@@ -1,13 +1,15 @@
 // CMW collections: the bytes in them are the evidence's own, in the form that RFC 9999 asks for.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { CMW_TYPES, type CmwCollection, exportCmw } from '../../verify/cmw.ts';
+import { exportCmw } from '../../verify/cmw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { LAUNCH, LAUNCH_SHA256 } from '../support/launch-file.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { bytesOf, caseOf, memberOf, ofKind } from './cpu/cases.ts';
 import { a, b, RESPONSE, streamed, transcript } from './maker.ts';
 import { answerIn, type MadeSession, makeSession, signAnswer, statementDigest, tdx } from './session-maker.ts';
+
+type CmwCollection = Awaited<ReturnType<typeof exportCmw>>;
 
 const sha256 = (...parts: (string | Uint8Array)[]) =>
   parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest();
@@ -60,7 +62,7 @@ describe('a CMW collection', () => {
     ['TDX, two devices', tdxAnswer, 'application/vnd.confidential-ai.tdx-quote'],
   ])('%s: of an answer holds what was signed, as it is in the file', async (_, answer, type) => {
     const collection = await exportCmw(JSON.stringify(answer));
-    expect(collection.__cmwc_t).toBe(CMW_TYPES.answer);
+    expect(collection.__cmwc_t).toBe('urn:uuid:56f534b3-cf3e-4a1d-8902-1eeb8f75859e');
     const records = recordsOf(collection);
     const { cpu, evidence, nonce } = answer;
     expect(records.statement?.bytes.toString()).toBe(cpu.statement);
@@ -93,7 +95,7 @@ describe('a CMW collection', () => {
 
   test('of a session by itself holds the evidence over its statement, and no answer', async () => {
     const collection = await exportCmw(JSON.stringify(alone(tdxSession)));
-    expect(collection.__cmwc_t).toBe(CMW_TYPES.session);
+    expect(collection.__cmwc_t).toBe('urn:uuid:e136eff3-6308-4265-b7f2-bca288e421ec');
     const records = recordsOf(collection);
     expect(records).not.toHaveProperty('answer');
     expect(records.gpu1?.bytes).toEqual(fromBase64(tdxSession.gpu[1]?.report));

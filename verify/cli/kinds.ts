@@ -102,7 +102,7 @@ function isChunk({ object, choices }: Readonly<Record<string, unknown>>): boolea
   return choices.every((choice) => !isObject(choice) || !('message' in choice));
 }
 
-export function parsed(text: string): unknown {
+function parsed(text: string): unknown {
   try {
     return parseBounded(unquoted(text, INPUT_LIMITS), INPUT_LIMITS);
   } catch (error) {

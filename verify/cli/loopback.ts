@@ -10,7 +10,7 @@ import {
 import type { AddressInfo } from 'node:net';
 import { streamFormOf } from '../../proto/stream/forms.ts';
 
-export interface LoopbackOptions {
+interface LoopbackOptions {
   /** 0: any that is free. */
   readonly port: number;
   /** The key that clients must send as their API key. */
@@ -29,9 +29,9 @@ export interface Loopback {
 }
 
 /** The largest body: twice what a gateway takes by default. */
-export const MAX_BODY_BYTES = 32 * 1024 * 1024;
+const MAX_BODY_BYTES = 32 * 1024 * 1024;
 /** Limit for concurrent requests: each may hold a body and a response. */
-export const MAX_REQUESTS = 64;
+const MAX_REQUESTS = 64;
 const MAX_CONNECTIONS = 4 * MAX_REQUESTS;
 const HOST = '127.0.0.1';
 /** Headers of a connection or of this hop, of browsers, or written anew. */

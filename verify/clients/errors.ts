@@ -126,7 +126,7 @@ const CAUSES: Readonly<Partial<Record<FailureCode, string>>> = {
 };
 
 /** The cause in our words and the policy's: of a policy that refuses, what was found and what the caller demands. */
-export function causeIn(code: FailureCode, error: unknown): string {
+function causeIn(code: FailureCode, error: unknown): string {
   const checks = error instanceof VerificationError ? error.checks : [];
   const refused = checks.find(({ name, status }) => name === 'policy' && status === 'fail');
   if (refused?.code !== code || code === 'device_not_accepted') return CAUSES[code] ?? code;

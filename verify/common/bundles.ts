@@ -22,7 +22,7 @@ export interface BundlesOptions {
 
 const MAX_BUNDLES = 64;
 /** A bundle of 64 devices is shorter; one of a GPU has 24,000. */
-export const MAX_BUNDLE_CHARACTERS = 2 * 1024 * 1024;
+const MAX_BUNDLE_CHARACTERS = 2 * 1024 * 1024;
 const MAX_CHARACTERS = 16 * 1024 * 1024;
 
 export function createBundles({ load }: BundlesOptions = {}): Bundles {

@@ -183,7 +183,7 @@ export interface Passed<T> {
 }
 
 /** There is nothing to check here, for this reason. */
-export interface Skipped {
+interface Skipped {
   readonly skip: string;
 }
 

@@ -37,7 +37,7 @@ export function mediaType({ headers }: Request | Response): string {
 
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 /** More than a response of 64 MiB has, even one full of token probabilities. */
-export const MAX_VALUES = 16 * 1024 * 1024;
+const MAX_VALUES = 16 * 1024 * 1024;
 
 /** @throws {CheckFailure} too_large, not_json */
 export function parseBounded(text: string, limits: Limits = {}): unknown {

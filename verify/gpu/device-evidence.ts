@@ -49,7 +49,7 @@ export function parseEvidence(input: DeviceInput): ParsedEvidence {
 }
 
 /** @param report base64. @throws {CheckFailure} evidence_malformed, report_malformed */
-export const readReport = (report: string): Report => parseReport(base64(report, 'report'));
+const readReport = (report: string): Report => parseReport(base64(report, 'report'));
 
 /** @param chain base64 of PEM. @throws {CheckFailure} evidence_malformed */
 export const parseChain = (chain: string): readonly Certificate[] =>

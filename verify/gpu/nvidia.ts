@@ -9,7 +9,7 @@ import type { OpaqueData } from './spdm/opaque.ts';
 // The identity of a device, by its certificates and the opaque data that it signed.
 
 /** As NVIDIA's evidence files name them. */
-export type Architecture = 'HOPPER' | 'BLACKWELL' | 'LS10';
+type Architecture = 'HOPPER' | 'BLACKWELL' | 'LS10';
 
 export interface DeviceIdentity {
   readonly kind: 'gpu' | 'switch';
@@ -132,7 +132,7 @@ function digestOf(fwid: DerValue | undefined): string {
 // NVIDIA's two roots, pinned: no certificate that comes with evidence or reference values is ever a root.
 
 /** `NVIDIA Device Identity CA`, SHA-256 10:2B:F6:59:D5:41:96:14:…: above every GPU and switch. */
-export const DEVICE_ROOT_PEM = `-----BEGIN CERTIFICATE-----
+const DEVICE_ROOT_PEM = `-----BEGIN CERTIFICATE-----
 MIICCzCCAZCgAwIBAgIQLTZwscoQBBHB/sDoKgZbVDAKBggqhkjOPQQDAzA1MSIw
 IAYDVQQDDBlOVklESUEgRGV2aWNlIElkZW50aXR5IENBMQ8wDQYDVQQKDAZOVklE
 SUEwIBcNMjExMTA1MDAwMDAwWhgPOTk5OTEyMzEyMzU5NTlaMDUxIjAgBgNVBAMM
@@ -148,7 +148,7 @@ EY55WYoDBvs2wPAH1Gw4LbcwUN8QCff8bFmV4ZxjCRr4WXTLFHBKjbfneGSBWwA=
 `;
 
 /** `NVIDIA CoRIM signing Root CA`, SHA-256 12:97:7B:51:15:AC:B0:38:…: above those who sign reference values. */
-export const RIM_ROOT_PEM = `-----BEGIN CERTIFICATE-----
+const RIM_ROOT_PEM = `-----BEGIN CERTIFICATE-----
 MIICKTCCAbCgAwIBAgIQRdrjoA5QN73fh1N17LXicDAKBggqhkjOPQQDAzBFMQsw
 CQYDVQQGEwJVUzEPMA0GA1UECgwGTlZJRElBMSUwIwYDVQQDDBxOVklESUEgQ29S
 SU0gc2lnbmluZyBSb290IENBMCAXDTIzMDMxNjE1MzczNFoYDzIwNTMwMzA4MTUz

@@ -171,7 +171,7 @@ async function available<T>(
 // Compares reference values with a device's measurements: each active RIM index i with measurement block i + 1.
 
 /** Facts from the signed report, and from nowhere else. */
-export interface ReportFacts {
+interface ReportFacts {
   /** The driver's version; required where a driver RIM is given. */
   readonly driverVersion?: string;
   /** The VBIOS version, or the switch's BIOS version: five pairs of hexadecimal digits. */

@@ -1,6 +1,6 @@
 // The verdict in words (the level, the proven and the unproven statements), and the check of the relying party's policy.
 import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
-import { CheckFailure, type CheckList, seen, skipped } from '../common/checks.ts';
+import { CheckFailure, type CheckList, type Outcome, seen, skipped } from '../common/checks.ts';
 import type { CpuClaims, CpuSoftware } from '../cpu/cpu-options.ts';
 import { type DeviceClaims, leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
 import { type Claims, type Context, LEVELS, type Level, type TokenClaims, type VerificationReport } from './options.ts';
@@ -251,7 +251,7 @@ function checkAccepted(devices: readonly VerifiedDevice[], accepted: readonly st
 const SKEW_SECONDS = 300;
 
 /** @throws {CheckFailure} too_old, policy_refused, device_not_accepted */
-export function checkPolicy(findings: Findings, { at, options }: Context) {
+export function checkPolicy(findings: Findings, { at, options }: Context): Outcome<true> {
   const { list, timestamp, batch } = findings;
   const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [], minLevel = 'none' } = options.policy ?? {};
   const { maxBatch = MAX_LEAVES } = options.policy ?? {};

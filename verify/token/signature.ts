@@ -21,7 +21,7 @@ export interface Jwks {
   readonly keys: readonly Jwk[];
 }
 
-export interface TokenSignatureOptions {
+interface TokenSignatureOptions {
   /** NVIDIA's keys. */
   readonly keys?: Jwks | undefined;
   /** Countersign's keys. They verify only Countersign's tokens, and `keys` verify only NVIDIA's. */

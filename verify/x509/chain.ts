@@ -17,7 +17,7 @@ export class ChainError extends Error {
 }
 
 /** The check failure for an error in a device's own chain. */
-export function chainFailure(cause: ChainError): CheckFailure {
+function chainFailure(cause: ChainError): CheckFailure {
   const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
   return new CheckFailure(codes[cause.reason], cause.message, { cause });
 }

@@ -9,7 +9,7 @@ import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { PROTOCOL } from '../../../proto/frames.ts';
-import { createSessions, type Session, type Sessions } from '../../../sidecar/cpu/sessions.ts';
+import { createSessions, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { appraiseSession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, verifyAttestation } from '../../../verify/index.ts';
 import { collateralEnd } from '../../../verify/service.ts';
@@ -40,6 +40,8 @@ import {
 import { LAUNCH, LAUNCH_SHA256 } from '../../support/launch-file.ts';
 import { parseSamples } from '../../telemetry/samples.ts';
 import { expectError } from '../expect-error.ts';
+
+type Session = NonNullable<Sessions['current']>;
 
 const TEE = { ...CHAT, tee: true };
 const CHALLENGE = 'c0'.repeat(32);

@@ -5,9 +5,11 @@ import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { ClientGone, readBody } from '../../../gateway/http/body.ts';
 import type { Context } from '../../../gateway/http/context.ts';
-import { type AdmissionDeps, verifyBounded } from '../../../gateway/http/middleware.ts';
+import { verifyBounded } from '../../../gateway/http/middleware.ts';
 import { ANYONE } from '../../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../../gateway/limits/concurrency.ts';
+
+type AdmissionDeps = Parameters<typeof verifyBounded>[0];
 
 const LIMITS = {
   max_concurrent_requests: 10,

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { type GatewayConfig, loadConfig, NODE_FLAGS } from '../../../gateway/base/config.ts';
-import { checkMemory, connectionsWithin, memoryNeeded, totalBytes } from '../../../gateway/limits/memory.ts';
+import { checkMemory, connectionsWithin, memoryNeeded } from '../../../gateway/limits/memory.ts';
 import { COMPOSE } from '../../faults/attacks/compose.ts';
 
 const MiB = 1024 * 1024;
@@ -13,7 +13,8 @@ const config = (env: Record<string, string> = {}): GatewayConfig =>
 const read = (file: string) => readFileSync(new URL(`../../../${file}`, import.meta.url), 'utf8');
 /** V8's limit as the gateway is started, its young generation included. */
 const HEAP_BYTES = (Number(/--max-old-space-size=(\d+)/.exec(NODE_FLAGS.join(' '))?.[1]) + 48) * MiB;
-const needed = (env: Record<string, string> = {}) => totalBytes(memoryNeeded(config(env), HEAP_BYTES));
+const needed = (env: Record<string, string> = {}) =>
+  memoryNeeded(config(env), HEAP_BYTES).reduce((sum, { bytes }) => sum + bytes, 0);
 
 function logged(): { log: pino.Logger; lines: Record<string, unknown>[] } {
   const lines: Record<string, unknown>[] = [];

@@ -15,18 +15,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ConfigError } from '../../../gateway/base/config.ts';
-import {
-  type AuditEntry,
-  type AuditLog,
-  type AuditState,
-  lineHash,
-  NO_LINE,
-  openAuditLog,
-} from '../../../gateway/usage/audit-log.ts';
+import { type AuditLog, type AuditState, auditLogOf, lineHash, NO_LINE } from '../../../gateway/usage/audit-log.ts';
 import { answer, chatAnswer } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
 import { eventually, type Folder, SILENT, temporaryFolder } from '../../support/harness.ts';
 import { bearer, type Stage, startStage } from '../limits/limits-stage.ts';
+
+type AuditEntry = Parameters<AuditLog['add']>[0];
 
 const BIN = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));
 let folder: Folder;
@@ -53,7 +48,9 @@ const ENTRY: AuditEntry = {
   tokens: 'backend',
 };
 function start(options: { max_bytes?: number; max_files?: number } = {}): AuditLog {
-  const log = openAuditLog({ file, max_bytes: 64 * 1024 * 1024, max_files: 0, ...options }, SILENT);
+  const { max_bytes = 64 * 1024 * 1024, max_files = 0 } = options;
+  const settings = { audit_log: file, audit_log_bytes: max_bytes, audit_log_files: max_files };
+  const log = auditLogOf(settings, SILENT) as AuditLog;
   open.push(log);
   return log;
 }

@@ -6,12 +6,14 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type Holder, pem } from '../../../demo/twin/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport, TCB } from '../../../demo/twin/snp.ts';
-import { type AmdOptions, createAmdEndorsements, readCertificateTable } from '../../../sidecar/cpu/amd.ts';
+import { createAmdEndorsements, readCertificateTable } from '../../../sidecar/cpu/amd.ts';
 import { appraiseCpu } from '../../../verify/cpu.ts';
 import { never } from '../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { CHAIN, CRL, LEAF, serve, tableOf } from './fake-kds.ts';
 import { type Answer, type FakeService, failure, startFakeService } from './fake-service.ts';
+
+type AmdOptions = Parameters<typeof createAmdEndorsements>[0];
 
 const NOW_MS = Date.parse('2026-06-01T00:00:00Z');
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];

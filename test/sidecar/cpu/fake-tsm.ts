@@ -2,7 +2,9 @@
 // several processes have the same or different entries.
 import { basename, dirname } from 'node:path';
 import { makeIntel, makePck, makeQuote, type QuoteSpec } from '../../../demo/twin/tdx.ts';
-import type { TsmFs } from '../../../sidecar/cpu/tsm.ts';
+import type { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
+
+type TsmFs = NonNullable<Parameters<typeof createTsmCollector>[0]['fs']>;
 
 export const REPORTS = '/sys/kernel/config/tsm/report';
 export const KEPT = `${REPORTS}/countersign`;

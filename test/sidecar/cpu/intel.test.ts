@@ -7,13 +7,15 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { certify, newKeys, pem } from '../../../demo/twin/authority.ts';
 import { FMSPC, type Intel, makeCollateral, makeIntel, makePck, makeQuote, svns } from '../../../demo/twin/tdx.ts';
 import { INTEL_PCS_URL } from '../../../sidecar/common/config.ts';
-import { createIntelCollateral, type IntelOptions } from '../../../sidecar/cpu/intel.ts';
+import { createIntelCollateral } from '../../../sidecar/cpu/intel.ts';
 import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu.ts';
 import { collateralEnd } from '../../../verify/service.ts';
 import { never } from '../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { ALL, PCK_CRL, QE, ROOT_CRL, repliesOf, TCB } from './fake-pcs.ts';
 import { type Answer, type FakeService, failure, type Reply, startFakeService } from './fake-service.ts';
+
+type IntelOptions = Parameters<typeof createIntelCollateral>[0];
 
 const FROM = new Date('2026-06-01T00:00:00Z');
 const TO = new Date('2026-07-01T00:00:00Z');

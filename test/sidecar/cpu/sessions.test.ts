@@ -7,17 +7,13 @@ import { readStatement } from '../../../proto/attestation/statement.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { until } from '../../../sidecar/common/lock.ts';
 import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
-import {
-  createSessions,
-  type Session,
-  SessionBusy,
-  SessionChanged,
-  type Sessions,
-} from '../../../sidecar/cpu/sessions.ts';
+import { createSessions, SessionBusy, SessionChanged, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { appraiseSession } from '../../../verify/cpu.ts';
 import { checkAnswer } from '../../../verify/service.ts';
 import { freshNonce, never } from '../../support/attest.ts';
 import { eventually, type Folder, temporaryFolder } from '../../support/harness.ts';
+
+type Session = NonNullable<Sessions['current']>;
 
 const CHALLENGE = 'c0'.repeat(32);
 

@@ -1,8 +1,10 @@
 // The collector of configfs-tsm over the kernel of fake-tsm.ts, as its tests start it, and what they look for.
 import { expect } from 'vitest';
 import { TSM_ENTRY } from '../../../sidecar/common/config.ts';
-import { createTsmCollector, type TsmEvidence } from '../../../sidecar/cpu/tsm.ts';
+import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
 import type { FakeTsm } from './fake-tsm.ts';
+
+type TsmEvidence = Parameters<Parameters<typeof createTsmCollector>[0]['endorse']>[0];
 
 export const NEVER = new AbortController().signal;
 export const GENERATION = 'read countersign/generation';

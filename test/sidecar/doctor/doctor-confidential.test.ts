@@ -5,8 +5,8 @@ import { describe, expect, test } from 'vitest';
 import { loadConfig } from '../../../sidecar/common/config.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
 import { checkBackend } from '../../../sidecar/doctor/gateway-check.ts';
-import { type Host, type NvmlFacts, thisHost } from '../../../sidecar/doctor/host.ts';
-import { createNvml, type NvmlLibrary } from '../../../sidecar/driver/nvml.ts';
+import { type Host, thisHost } from '../../../sidecar/doctor/host.ts';
+import { createNvml } from '../../../sidecar/driver/nvml.ts';
 import {
   CRYPTO,
   config,
@@ -16,11 +16,14 @@ import {
   holding,
   look,
   mode,
+  type NvmlFacts,
   names,
   node,
   noNvml,
   printed,
 } from './doctor-node.ts';
+
+type NvmlLibrary = Parameters<typeof createNvml>[0];
 
 const told = (change: Partial<NvmlFacts>) => ({ nvml: async () => ({ ...facts, ...change }) });
 

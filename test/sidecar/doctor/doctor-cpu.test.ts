@@ -8,9 +8,9 @@ import { PROTOCOL } from '../../../proto/frames.ts';
 import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 import { createSessions } from '../../../sidecar/cpu/sessions.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
-import type { Host, Ran, Trial } from '../../../sidecar/doctor/host.ts';
+import type { Host, Trial } from '../../../sidecar/doctor/host.ts';
 import { temporaryFolder } from '../../support/harness.ts';
-import { answering, config, look, names } from './doctor-node.ts';
+import { answering, config, look, names, type Ran } from './doctor-node.ts';
 
 const REPORTS = '/sys/kernel/config/tsm/report';
 const ENTRY = `${REPORTS}/countersign`;

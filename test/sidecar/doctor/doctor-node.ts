@@ -2,7 +2,11 @@
 import { loadConfig } from '../../../sidecar/common/config.ts';
 import { examine } from '../../../sidecar/doctor/examine.ts';
 import type { Finding } from '../../../sidecar/doctor/finding.ts';
-import type { Host, NvmlFacts, Ran } from '../../../sidecar/doctor/host.ts';
+import type { Host } from '../../../sidecar/doctor/host.ts';
+
+export type Ran = NonNullable<Awaited<ReturnType<Host['run']>>>;
+
+export type NvmlFacts = Awaited<ReturnType<Host['nvml']>>;
 
 export const NOW = new Date('2026-11-21T12:00:00Z');
 const PROC =

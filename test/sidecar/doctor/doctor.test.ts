@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
 import { printFindings } from '../../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
-import type { Host, NvmlFacts } from '../../../sidecar/doctor/host.ts';
+import type { Host } from '../../../sidecar/doctor/host.ts';
 import {
   answering,
   config,
@@ -12,6 +12,7 @@ import {
   look,
   mode,
   NOW,
+  type NvmlFacts,
   names,
   noNvml,
   printed,

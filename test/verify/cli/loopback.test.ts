@@ -1,8 +1,10 @@
 // The proxy's server by itself, before a gateway that fails: limits, and what a client sees of a failure.
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Loopback, type LoopbackOptions, MAX_REQUESTS, startLoopback } from '../../../verify/cli/loopback.ts';
+import { type Loopback, startLoopback } from '../../../verify/cli/loopback.ts';
 import { UnprovenAnswerError } from '../../../verify/clients/fetch.ts';
 import { ask } from '../../support/client.ts';
+
+type LoopbackOptions = Parameters<typeof startLoopback>[0];
 
 const TOKEN = 'cs-token-of-this-test';
 const headers = { authorization: `Bearer ${TOKEN}` };
@@ -90,7 +92,7 @@ describe('the server of the proxy', () => {
       await gate.promise;
       return Response.json({});
     });
-    const waiting = Array.from({ length: MAX_REQUESTS }, () => ask(`${url}/v1/models`, { method: 'GET', headers }));
+    const waiting = Array.from({ length: 64 }, () => ask(`${url}/v1/models`, { method: 'GET', headers }));
     await expect
       .poll(
         async () =>

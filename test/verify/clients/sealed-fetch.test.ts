@@ -1,8 +1,8 @@
 // The sealed fetch before an origin that a test bends: what is sealed to whom, and under which session.
 import { describe, expect, it } from 'vitest';
-import { KEM } from '../../../sealed/keys.ts';
 import { MEANING, sealedFetch } from '../../../verify/clients/sealed.ts';
 import type { CpuReference } from '../../../verify/index.ts';
+import { KEM } from '../../sealed/suites.ts';
 import { LAUNCH_SHA256 } from '../../support/launch-file.ts';
 import { makeOrigin, now_ms } from '../../support/sealed-origin.ts';
 import {

@@ -1,8 +1,10 @@
 // Reference values against measurement blocks: what matches, what does not, and what is compared at all.
 import { describe, expect, it } from 'vitest';
 import type { FailureCode } from '../../../verify/common/checks.ts';
-import { matchMeasurements, type ReportFacts } from '../../../verify/gpu/reference-values.ts';
+import { matchMeasurements } from '../../../verify/gpu/reference-values.ts';
 import type { Manifest, Measurement } from '../../../verify/gpu/rim/rim.ts';
+
+type ReportFacts = Parameters<typeof matchMeasurements>[2];
 
 const value = (byte: number) => byte.toString(16).padStart(2, '0').repeat(48);
 const measurement = (values: readonly string[], active = true): Measurement => ({ active, values, name: '', size: 48 });

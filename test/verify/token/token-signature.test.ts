@@ -2,7 +2,7 @@
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
 import type { FailureCode } from '../../../verify/common/checks.ts';
-import { NRAS_KEYS_URL, type TokenSignatureOptions, verifyTokenSignature } from '../../../verify/token/signature.ts';
+import { NRAS_KEYS_URL, verifyTokenSignature } from '../../../verify/token/signature.ts';
 import { parseToken } from '../../../verify/token/token.ts';
 import {
   type Alg,
@@ -19,6 +19,8 @@ import {
   none,
   nvtrust,
 } from './token-maker.ts';
+
+type TokenSignatureOptions = Parameters<typeof verifyTokenSignature>[1];
 
 const nvidia = newKey('nv-eat-kid-test-1');
 const keys = { keys: [newKey('another').jwk, nvidia.jwk] };
