@@ -5,7 +5,7 @@ import { type Backends, CANARY_STATES, type Canary } from './backend/backend.ts'
 import type { AuditLog, AuditState } from './usage/audit-log.ts';
 
 /** Codes that a sidecar gives when it cannot attest. Any other code is counted as `other`. */
-const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed'];
+const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed', 'cc_lost'];
 
 /**
  * Interval of the timer that samples the event loop. The library's default of 10 ms took 0.8 % of a core in an idle gateway; this takes

@@ -29,7 +29,7 @@ const seeds = z
   .min(1)
   .max(8 * 1024);
 
-/** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: the sidecar can attest. */
+/** The reason why nothing can be attested until an operator acts: confidential computing off or lost, driver gone. null: the sidecar can attest. */
 const unavailableSchema = z
   .strictObject({ code: z.string().max(64), message: z.string().max(MAX_UNAVAILABLE_MESSAGE) })
   .nullable();
@@ -184,6 +184,7 @@ export const FAILURE_CODES = [
   'deadline_exceeded',
   'collection_failed',
   'appraisal_failed',
+  'cc_lost',
   'shutting_down',
   'no_session',
   'session_changed',

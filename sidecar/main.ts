@@ -5,6 +5,7 @@ import { NO_ARGUMENTS } from '../node/settings.ts';
 import { createAttester, createCpuCollector, unavailableAttester } from './choose.ts';
 import { AttesterError, failed } from './common/attester.ts';
 import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './common/config.ts';
+import { createReadReady, createReadyGuard } from './driver/ready-guard.ts';
 import { createLog, SocketError, startServer } from './server/server.ts';
 
 try {
@@ -49,7 +50,7 @@ function endOnUncaught(log: Logger): void {
 
 /** A simulated attester that cannot start ends the process. Hardware that cannot attest yet may be repaired meanwhile. */
 async function attesterOrReason(config: SidecarConfig, log: Logger) {
-  const make = async () => {
+  const choose = async () => {
     const attester = await createAttester(config, log);
     if (config.signers === 'all') return attester;
     if (config.attester === 'auto' && attester.name !== 'native') {
@@ -65,10 +66,13 @@ async function attesterOrReason(config: SidecarConfig, log: Logger) {
       'stop',
     );
   };
+  if (config.attester === 'simulated') return { attester: await choose(), unavailable: null };
+  const guard = createReadyGuard(createReadReady(config.nvml_library, config.nvml_parallel_calls));
+  const make = () => guard.attester(choose);
   try {
     return { attester: await make(), unavailable: null };
   } catch (error) {
-    if (!(error instanceof AttesterError) || config.attester === 'simulated') throw error;
+    if (!(error instanceof AttesterError)) throw error;
     return { attester: unavailableAttester(config.attester, make), unavailable: error };
   }
 }

@@ -32,7 +32,9 @@ export function health(deps: StatusDeps, probe: BackendProbe) {
     const { state, hello, unavailable, refused } = sidecar;
     const backend = { ...probed, canary: deps.canary.result };
     const healthy = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
-    const served = backend.status === 'ok' && !healthy ? 'degraded' : backend.status;
+    const reached = backend.status === 'ok' && !healthy ? 'degraded' : backend.status;
+    // The driver accepts no work for these GPUs any more, until the guest restarts.
+    const served = unavailable?.code === 'cc_lost' ? 'down' : reached;
     const { reachable } = deps.store;
     const status = draining() ? 'draining' : served;
     const body = {

@@ -44,6 +44,7 @@ export type Reason =
   | 'unsupported_gpu'
   | 'unsupported_firmware'
   | 'gpu_lost'
+  | 'cc_lost'
   | 'gpu_busy'
   | 'gpu_error'
   | 'nvml_error'
@@ -133,7 +134,8 @@ interface FailureOptions extends ErrorOptions {
 /** Collection or appraisal failed. `retryable` when the same call may succeed later. The message has the reason before its words. */
 export class AttesterError extends Error {
   override readonly name = 'AttesterError';
-  readonly code: 'collection_failed' | 'appraisal_failed';
+  /** `cc_lost`: the driver has torn confidential computing down, until the guest restarts. */
+  readonly code: 'collection_failed' | 'appraisal_failed' | 'cc_lost';
   /** The message without its reason. */
   readonly words: string;
   readonly retryable: boolean;

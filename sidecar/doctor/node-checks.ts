@@ -136,7 +136,7 @@ function readiness(ready: boolean | null): Finding {
   return fail(
     'ready_state',
     'the GPUs attest, but accept no work: CUDA fails with error 802',
-    'when the line `trial` is good, as root with CAP_SYS_ADMIN: nvidia-smi conf-compute -srs 1 (countersign-ready does it). Where the driver refuses that to root, restart the machine',
+    'when the line `trial` is good, as root with CAP_SYS_ADMIN: nvidia-smi conf-compute -srs 1 (countersign-ready does it). Where they were ready before, or the driver refuses that to root, confidential computing was torn down after a failed call (dmesg: "ConfCompute: Fatal error hit!"): restart the guest',
   );
 }
 

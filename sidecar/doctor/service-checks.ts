@@ -188,7 +188,7 @@ export async function checkTrial(host: Host, config: SidecarConfig): Promise<Fin
       fail(
         NAME,
         `the sidecar (${hello.attester}) did not attest: ${result.failure}`,
-        'see the lines above and its log',
+        result.failure.startsWith('cc_lost') ? 'restart the guest' : 'see the lines above and its log',
       ),
     ];
   const { nonce, token, evidence, cpu: signed } = result;

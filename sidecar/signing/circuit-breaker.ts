@@ -1,4 +1,5 @@
 // The circuit breaker: opens for a failure that does not pass by itself (CC mode off, driver gone), reports the reason, and makes trials.
+// Where confidential computing is lost it stays open, without trials: only a restart of the guest brings it back.
 import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/frames.ts';
 import { type AttesterError, failed } from '../common/attester.ts';
 
@@ -41,7 +42,10 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
   let timer: NodeJS.Timeout | null = null;
   let closed = false;
 
+  const isLost = () => unavailable?.code === 'cc_lost';
+
   function setState(next: Unavailable | null, next_kind: string | null): void {
+    if (isLost()) return;
     const isChanged = next_kind !== kind;
     unavailable = next;
     kind = next_kind;
@@ -55,7 +59,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
   }
 
   function schedule(): void {
-    if (timer !== null || closed) return;
+    if (timer !== null || closed || isLost()) return;
     timer = setTimeout(() => {
       timer = null;
       // A failed trial reports itself to the circuit. The next one is scheduled here.

@@ -10,6 +10,10 @@ export interface Faults {
   hang: Set<string>;
   /** NVML function, or path of NSCQ, to the return code it gives. */
   nvml: Map<string, number>;
+  /** As NVIDIA's driver does: a failed call for a report or certificate ends confidential computing. */
+  tears_down: boolean;
+  /** Whether the GPUs accept work. */
+  ready: boolean;
   cc: 'on' | 'off';
   devtools: 'on' | 'off';
   protected_pcie: boolean;
@@ -39,6 +43,8 @@ export const noFaults = (): Faults => ({
   collection_ms: 0,
   hang: new Set(),
   nvml: new Map(),
+  tears_down: false,
+  ready: true,
   cc: 'on',
   devtools: 'off',
   protected_pcie: false,

@@ -11,6 +11,9 @@ import { makeReport, opaqueData } from './report.ts';
 const PRODUCTION = 2;
 const INVALID_ARGUMENT = 2;
 const FUNCTION_NOT_FOUND = 13;
+const UNKNOWN = 999;
+/** The calls that need the driver's session with the GPU. */
+const SPDM_CALLS = ['nvmlDeviceGetConfComputeGpuCertificate', 'nvmlDeviceGetConfComputeGpuAttestationReport'];
 /** nscq_tnvl_status_t: trusted NVLink is enabled, and locked until the next reset. */
 const TNVL_ENABLED = 1;
 const TNVL_LOCKED = 3;
@@ -47,6 +50,7 @@ export async function startNvmlServer(
   const last_nonces = new Map<number, Buffer>();
   let collected = 0;
   let hanging = 0;
+  let torn = false;
 
   async function report(index: number, asked: Buffer): Promise<Buffer> {
     collected++;
@@ -97,7 +101,7 @@ export async function startNvmlServer(
     nvmlSystemGetConfComputeState: () => numbers(...mode()),
     nvmlSystemGetConfComputeSettings: () => numbers(...mode(), faults.protected_pcie ? 1 : 0),
     nvmlSystemGetConfComputeCapabilities: () => numbers(1, 1),
-    nvmlSystemGetConfComputeGpusReadyState: () => numbers(1),
+    nvmlSystemGetConfComputeGpusReadyState: () => numbers(faults.ready ? 1 : 0),
     nvmlDeviceGetConfComputeGpuCertificate: (index) => Buffer.from(chainPem(device(index))),
     nvmlDeviceGetConfComputeGpuAttestationReport: report,
     nscq_session_create: () => Buffer.alloc(0),
@@ -112,7 +116,11 @@ export async function startNvmlServer(
     const [name = '', index = '', nonce = ''] = line.split(' ');
     if (faults.hang.has(name)) return null;
     try {
-      const fault = faults.nvml.get(name);
+      const fault = torn && SPDM_CALLS.includes(name) ? UNKNOWN : faults.nvml.get(name);
+      if (fault !== undefined && faults.tears_down && SPDM_CALLS.includes(name)) {
+        torn = true;
+        faults.ready = false;
+      }
       if (fault !== undefined) throw new NvmlError(fault);
       const run = functions[name];
       if (run === undefined) throw new NvmlError(FUNCTION_NOT_FOUND);
