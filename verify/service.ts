@@ -19,6 +19,7 @@ export { fetchOcsp, fetchRim, ocspId, type ServiceOptions } from './gpu/collater
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.
 export { type Carried, checkReports } from './gpu/report-check.ts';
+export { opaqueFormat } from './gpu/spdm/report.ts';
 export { checkAnswer, checkSession } from './session.ts';
 // Tokens, one step at a time. What parseToken returns is not yet verified.
 export { checkTokenDigests } from './token/digests.ts';

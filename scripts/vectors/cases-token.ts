@@ -31,6 +31,8 @@ const underAnotherSecret = (token: string): string =>
 
 const submodule = (token: string): string => /"GPU-0": ?"([^"]+)"/.exec(token)?.[1] ?? '';
 
+const CLAIMS_4 = { 'x-nvidia-gpu-claims-version': '4.0', 'x-nvidia-mismatch-opaque-data-records': null };
+
 export const TOKEN_CASES: readonly Case[] = [
   pass('token_shape', 'nvtrust', async (kit) =>
     withToken(kit, "NVIDIA's Python SDK: a bundle inside of its envelope", (await forge(kit.world)).token, ALONE),
@@ -40,6 +42,21 @@ export const TOKEN_CASES: readonly Case[] = [
   ),
   pass('token_shape', 'nras', (kit) =>
     withToken(kit, `NVIDIA's remote service: a detached EAT, ES384 ${KEYS}`, nras(kit), UNCOMPARED),
+  ),
+  pass('token_shape', 'claims-4', (kit) =>
+    withToken(
+      kit,
+      'claims 4.0 of nvattest 2: values of the opaque data by name, and no record of it that differs',
+      nvattestToken(NONCE, [kit.world.a], { ...CLAIMS_4, 'x-nvidia-attester-claims': { FSP_UCODE_MIN_SVN: 7 } }),
+      ALONE,
+    ),
+  ),
+  fail('token_shape', 'attester-claims', 'token_malformed', (kit) =>
+    withToken(
+      kit,
+      'claims 4.0 with a value of the opaque data that is no number',
+      nvattestToken(NONCE, [kit.world.a], { ...CLAIMS_4, 'x-nvidia-attester-claims': { FSP_UCODE_MIN_SVN: '7' } }),
+    ),
   ),
   fail('token_shape', 'not-a-token', 'token_malformed', (kit) => withToken(kit, 'a text that is no token', 'token')),
   fail('token_shape', 'no-nonce', 'token_malformed', (kit) =>

@@ -187,11 +187,13 @@ export interface TokenDevice {
   /** The leaf certificate's serial number, in decimal. */
   readonly ueid: string | null;
   readonly hwmodel: string | null;
-  /** `success` when every measurement matched. */
+  /** `success` when every measurement matched, and every value of the opaque data too. */
   readonly measres: string | null;
   readonly secureBoot: boolean | null;
   /** `dbgstat`: `disabled` on a device that may be trusted. */
   readonly debug: string | null;
+  /** Claims 4.0: values of the opaque data that reference values name, such as security version numbers, by that name. */
+  readonly attesterClaims: ReadonlyMap<string, number> | null;
   readonly claims: JsonObject;
 }
 
@@ -207,11 +209,32 @@ function readDevice(name: string, verifier: string | null, claims: JsonObject): 
     vbios: text(claims, 'x-nvidia-gpu-vbios-version') ?? text(claims, 'x-nvidia-switch-bios-version'),
     ueid: text(claims, 'ueid'),
     hwmodel: text(claims, 'hwmodel'),
-    measres: text(claims, 'measres'),
+    measres: opaqueDataDiffers(claims) ? 'fail' : text(claims, 'measres'),
     secureBoot: flag(claims, 'secboot'),
     debug: text(claims, 'dbgstat'),
+    attesterClaims: attesterClaims(claims),
     claims,
   };
+}
+
+/** Claims 4.0: the records of the opaque data that are below their reference values; null or an empty list where there is none. */
+function opaqueDataDiffers(claims: JsonObject): boolean {
+  const records = claims['x-nvidia-mismatch-opaque-data-records'] ?? [];
+  if (!isArray(records)) throw malformed('x-nvidia-mismatch-opaque-data-records is not a list');
+  return records.length > 0;
+}
+
+function attesterClaims(claims: JsonObject): ReadonlyMap<string, number> | null {
+  const values = claims['x-nvidia-attester-claims'] ?? null;
+  if (values === null) return null;
+  if (!isObject(values)) throw malformed('x-nvidia-attester-claims is not an object');
+  return new Map(
+    Object.entries(values).map(([name, value]) => {
+      if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
+        throw malformed('x-nvidia-attester-claims has a value that is no number of 0 or more');
+      return [name, value];
+    }),
+  );
 }
 
 /** A JWT that lacks its required `eat_nonce` is malformed. */

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation/attestation.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import type { Jwks } from '../../../verify/index.ts';
-import { NRAS_KEYS_URL, readLimited } from '../../../verify/service.ts';
+import { NRAS_KEYS_URL, opaqueFormat, readLimited } from '../../../verify/service.ts';
 import { AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { networkReason, retryAfterMs } from '../../common/http.ts';
 import { shared } from '../../common/lock.ts';
@@ -47,8 +47,9 @@ interface RequestOptions {
   readonly clock: () => Date;
 }
 
-/** The version with granular claims; /v4 offers both versions. */
-const CLAIMS_VERSION = '3.0';
+/** NVIDIA's service refuses the opaque data of newer drivers under claims older than 4.0; by its own words, all know 3.0. */
+const claimsVersion = (evidence: readonly Evidence[]) =>
+  evidence.some(({ report }) => opaqueFormat(Buffer.from(report, 'base64')) === 'NVDAOD') ? '4.0' : '3.0';
 /** The longest Retry-After that is followed. */
 const MAX_WAIT_MS = 600_000;
 /** A response about eight GPUs has about 40 KiB. */
@@ -73,7 +74,7 @@ export async function requestToken(
       certificate: certificate_chain,
     })),
     arch,
-    claims_version: CLAIMS_VERSION,
+    claims_version: claimsVersion(evidence),
   };
   const { status, text, wait_ms } = await post(body, authorization, options, signal);
   if (status === 200) return text.trim();

@@ -231,6 +231,25 @@ describe('a token that is not one', () => {
     refused(jwt(`{"eat_nonce":"${NONCE}","a":{"b":[{"c":1,"c":1}]}}`, none), /twice/);
   });
 
+  it('reads claims 4.0: values of the opaque data by name, and those that differ from their reference values', () => {
+    const read = (claims: object) => parseToken(nvtrust({ devices: [{ ...claims }] })).devices[0];
+    const values = { 'x-nvidia-attester-claims': { FSP_UCODE_MIN_SVN: 7, B: 0 } };
+    expect(read(values)?.attesterClaims).toEqual(
+      new Map([
+        ['FSP_UCODE_MIN_SVN', 7],
+        ['B', 0],
+      ]),
+    );
+    expect(read({})).toMatchObject({ attesterClaims: null, measres: 'success' });
+    const differs = { id: 37, name: 'FSP_UCODE_MIN_SVN', goldenType: 'MIN_SVN', goldenValue: 10 };
+    expect(read({ 'x-nvidia-mismatch-opaque-data-records': [differs] })).toMatchObject({ measres: 'fail' });
+    expect(read({ 'x-nvidia-mismatch-opaque-data-records': null })).toMatchObject({ measres: 'success' });
+    for (const value of [-1, 1.5, '7', null, 2 ** 53])
+      refused(nvtrust({ devices: [{ 'x-nvidia-attester-claims': { a: value } }] }), /no number of 0 or more/);
+    refused(nvtrust({ devices: [{ 'x-nvidia-attester-claims': [] }] }), /not an object/);
+    refused(nvtrust({ devices: [{ 'x-nvidia-mismatch-opaque-data-records': {} }] }), /not a list/);
+  });
+
   it('has limits of size, depth, values, verifiers and submodules', () => {
     const deep = 512 * 1024;
     refused('['.repeat(deep) + ']'.repeat(deep), /deeper/);

@@ -82,6 +82,9 @@ function readBlocks(view: DataView, start: number, end: number, count: number): 
   return blocks;
 }
 
+/** Decided by the report's own magic, never by a driver's version. @throws {CheckFailure} report_malformed */
+export const opaqueFormat = (report: Uint8Array): OpaqueData['format'] => parseReport(report).opaque.format;
+
 /** Of each report the key that it was verified under: it does not depend on time or policy, and is not computed twice for a bundle. */
 const signers = new WeakMap<Report, PublicKey>();
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..proto.bytes import is_longer
 from ..proto.json import quote
-from ..proto.strict_json import is_number, ordered_names, stringify
+from ..proto.strict_json import is_number, ordered_names, stringify, whole_number
 from .jws import Json, JsonObject, Jws, malformed, parse_json, parse_jws
 
 TokenKind = Literal["nvtrust", "nvattest", "jwt", "nras", "countersign"]
@@ -40,10 +40,12 @@ class TokenDevice:
     """The leaf certificate's serial number, in decimal."""
     hwmodel: str | None
     measres: str | None
-    """`success` when every measurement matched."""
+    """`success` when every measurement matched, and every value of the opaque data too."""
     secure_boot: bool | None
     debug: str | None
     """`dbgstat`: `disabled` on a device that may be trusted."""
+    attester_claims: Mapping[str, int] | None
+    """Claims 4.0: values of the opaque data that reference values name, such as security version numbers."""
     claims: JsonObject = field(repr=False)
 
 
@@ -250,11 +252,35 @@ def _read_device(name: str, verifier: str | None, claims: JsonObject) -> TokenDe
         vbios=text_claim(claims, "x-nvidia-switch-bios-version") if vbios is None else vbios,
         ueid=text_claim(claims, "ueid"),
         hwmodel=text_claim(claims, "hwmodel"),
-        measres=text_claim(claims, "measres"),
+        measres="fail" if _opaque_data_differs(claims) else text_claim(claims, "measres"),
         secure_boot=_flag(claims, "secboot"),
         debug=text_claim(claims, "dbgstat"),
+        attester_claims=_attester_claims(claims),
         claims=claims,
     )
+
+
+def _opaque_data_differs(claims: JsonObject) -> bool:
+    """Claims 4.0: the records of the opaque data below their reference values; None or an empty list: there is none."""
+    records = claims.get("x-nvidia-mismatch-opaque-data-records")
+    if records is not None and not isinstance(records, list):
+        raise malformed("x-nvidia-mismatch-opaque-data-records is not a list")
+    return bool(records)
+
+
+def _attester_claims(claims: JsonObject) -> Mapping[str, int] | None:
+    values: Any = claims.get("x-nvidia-attester-claims")
+    if values is None:
+        return None
+    if not isinstance(values, dict):
+        raise malformed("x-nvidia-attester-claims is not an object")
+    numbers: dict[str, int] = {}
+    for name, value in values.items():
+        number = whole_number(value)
+        if number is None or not 0 <= number < 2**53:
+            raise malformed("x-nvidia-attester-claims has a value that is no number of 0 or more")
+        numbers[name] = number
+    return numbers
 
 
 def _required_nonce(claims: JsonObject, label: str) -> str:

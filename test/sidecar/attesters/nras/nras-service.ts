@@ -53,6 +53,7 @@ export interface NrasService {
 
 interface Question {
   readonly nonce: string;
+  readonly claims_version: string;
   readonly evidence_list: readonly { readonly evidence: string; readonly certificate: string }[];
 }
 
@@ -84,7 +85,7 @@ export async function startNras(): Promise<NrasService> {
         .digest('hex');
     const overall = {
       sub: 'NVIDIA-PLATFORM-ATTESTATION',
-      'x-nvidia-ver': '3.0',
+      'x-nvidia-ver': question.claims_version,
       'x-nvidia-overall-att-result': faults.result,
       submods: Object.fromEntries(parts.map(([name, text]) => [name, ['DIGEST', ['SHA-256', digest(text)]]])),
       ...common,

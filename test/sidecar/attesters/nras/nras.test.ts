@@ -10,7 +10,8 @@ import type { Collector } from '../../../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { failureOf, freshNonce, never } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
-import { makeReport } from '../../../twin/report.ts';
+import { inNewFormat } from '../../../twin/new-format.ts';
+import { makeReport, opaqueData } from '../../../twin/report.ts';
 import { type NrasService, noNrasFaults, startNras } from './nras-service.ts';
 
 describe('nras', () => {
@@ -70,6 +71,28 @@ describe('nras', () => {
     });
     expect(service.asked.authorization).toBeUndefined();
     await (await create({ url: new URL(service.url).origin })).attest(freshNonce(), never);
+  });
+
+  test('opaque data with the magic of newer drivers is appraised under claims 4.0', async () => {
+    const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
+    const device = makeDevice(issuers);
+    let newer = true;
+    const collector: Collector = {
+      devices: [{ arch: 'HOPPER', model: 'SIMULATED H100' }],
+      async collect(nonce) {
+        const options = newer ? { opaque: inNewFormat(opaqueData()) } : {};
+        const report = (await makeReport(Buffer.from(nonce, 'hex'), device.key, options)).toString('base64');
+        return [{ arch: 'HOPPER', report, certificate_chain: Buffer.from(chainPem(device)).toString('base64') }];
+      },
+      renewChains: async () => false,
+      close: async () => {},
+    };
+    const attester = await create({ collector, roots: { device: issuers.root.certificate.pem } });
+    await attester.attest(freshNonce(), never);
+    expect(service.asked.body).toMatchObject({ claims_version: '4.0' });
+    newer = false;
+    await attester.attest(freshNonce(), never);
+    expect(service.asked.body).toMatchObject({ claims_version: '3.0' });
   });
 
   test('a GPU that was reset has another leaf: its chain is asked for again, and the service hears of the new one alone', async () => {
