@@ -39,6 +39,8 @@ const helloSchema = z.strictObject({
   type: z.literal('hello'),
   protocol: z.literal(PROTOCOL),
   attester: z.string().min(1).max(64),
+  /** Why this attester, where the sidecar had a choice. */
+  attester_reason: z.string().max(MAX_UNAVAILABLE_MESSAGE).optional(),
   devices: z.array(z.strictObject({ arch: z.string().max(32), model: z.string().max(128) })).max(MAX_DEVICES),
   /** null for real hardware. For the simulated GPU, the test root (PEM) under which its reports verify. */
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),

@@ -1,7 +1,6 @@
 // Chooses what the configuration names: the attester, and the collector of the processor's evidence.
 import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Nonce } from '../proto/attestation/raw.ts';
@@ -9,7 +8,7 @@ import { createNativeAttester } from './attesters/native/native.ts';
 import { createNrasAttester } from './attesters/nras/nras.ts';
 import { createNvattestAttester } from './attesters/nvattest/nvattest.ts';
 import { createNvtrustAttester } from './attesters/nvtrust/nvtrust.ts';
-import { type Attester, AttesterError, failed } from './common/attester.ts';
+import { type Attester, AttesterError, failed, type Reason } from './common/attester.ts';
 import { AZURE_TPM, ConfigError, type SidecarConfig } from './common/config.ts';
 import { shared, until } from './common/lock.ts';
 import { createAmdEndorsements, readCertificateTable } from './cpu/amd.ts';
@@ -18,7 +17,8 @@ import type { CpuCollector } from './cpu/collector.ts';
 import { createIntelCollateral } from './cpu/intel.ts';
 import { createTsmCollector } from './cpu/tsm.ts';
 import { refusal } from './driver/errors.ts';
-import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from './driver/versions.ts';
+import { SWITCH_CONTROL } from './driver/nscq.ts';
+import { readsNewFormat } from './driver/versions.ts';
 
 /** @throws {AttesterError} when the named attester cannot run here. @throws {ConfigError} without the simulators. */
 export async function createAttester(config: SidecarConfig, log: Logger): Promise<Attester> {
@@ -36,18 +36,16 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
       cache_dir: config.collateral_dir,
       onFailure: (message) => log.warn({ reason: message }, 'native'),
     });
-  const nvtrust = async () =>
-    withSuccessor(
-      await createNvtrustAttester({
-        venv: config.nvtrust_venv,
-        environment: config.worker_environment,
-        workers: config.nvtrust_workers,
-        onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
-      }),
-      () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }),
-      () => log.warn('nvtrust cannot read the reports of this driver: nvattest is used instead'),
-    );
-  switch (await chosen(config, log)) {
+  const nvtrust = () =>
+    createNvtrustAttester({
+      venv: config.nvtrust_venv,
+      environment: config.worker_environment,
+      workers: config.nvtrust_workers,
+      onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
+    });
+  const onVersion = (version: string) => log.info({ version }, 'nvattest');
+  const onChoice = (attester: string, reason: string) => log.info({ attester, reason }, 'attester chosen');
+  switch (config.attester) {
     case 'simulated': {
       const { createSimulatedAttester } = await ofTheDemo(import('../demo/twin/gpu.ts'));
       return createSimulatedAttester({
@@ -57,11 +55,26 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
       });
     }
     case 'nvtrust':
-      return nvtrust();
+      return inOrder(
+        [
+          { name: 'nvtrust', make: nvtrust },
+          { name: 'nvattest', make: () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }) },
+        ],
+        NOTHING,
+        onChoice,
+      );
     case 'auto':
-      return nativeOrElse(native, nvtrust, (attester, reason) => log.info({ attester, reason }, 'ATTESTER=auto'));
+      return inOrder(
+        [
+          { name: 'nvtrust', make: nvtrust },
+          { name: 'nvattest', make: () => withoutSwitches(() => createNvattestAttester({ ...nvattest, onVersion })) },
+          { name: 'native', make: native },
+        ],
+        INSTALLATION_FAILURES,
+        onChoice,
+      );
     case 'nvattest':
-      return createNvattestAttester({ ...nvattest, onVersion: (version) => log.info({ version }, 'nvattest') });
+      return createNvattestAttester({ ...nvattest, onVersion });
     case 'native':
       return native();
     case 'nras':
@@ -82,32 +95,23 @@ async function ofTheDemo<T>(module: Promise<T>): Promise<T> {
   });
 }
 
-/** Failures of this installation, which another attester does not share. All others are the machine's, so nvtrust would have them too. */
-const INSTALLATION_FAILURES = new Set<string | null>(['no_ffi', 'no_nscq']);
+/** Failures of this installation, which the next attester may not share. All others are the machine's, and every attester has them. */
+const INSTALLATION_FAILURES: ReadonlySet<Reason | null> = new Set<Reason>([
+  'no_sdk',
+  'worker_not_started',
+  'no_nvattest',
+  'nvattest_old',
+  'nvattest_build',
+  'nvattest_usage',
+  'protected_pcie',
+]);
+/** A named attester must run. */
+const NOTHING: typeof INSTALLATION_FAILURES = new Set();
 
-/**
- * ATTESTER=auto: `native` wherever the driver's libraries can be called directly: it needs no Python, and no SDK whose support has ended.
- * @param onChoice called with the choice and its reason, for the log.
- */
-export async function nativeOrElse(
-  native: () => Promise<Attester>,
-  nvtrust: () => Promise<Attester>,
-  onChoice: (attester: string, reason: string) => void,
-): Promise<Attester> {
-  try {
-    const attester = await native();
-    onChoice('native', "the driver's libraries can be asked directly, and our own verifier appraises");
-    return attester;
-  } catch (error) {
-    if (!(error instanceof AttesterError) || !INSTALLATION_FAILURES.has(error.reason)) throw error;
-    const attester = await nvtrust().catch((cause: unknown) => {
-      if (!(cause instanceof AttesterError)) throw cause;
-      const { code, reason, retryable } = cause;
-      throw new AttesterError(code, `native: ${error.words}; nvtrust: ${cause.words}`, retryable, { reason, cause });
-    });
-    onChoice('nvtrust', error.words);
-    return attester;
-  }
+/** nvattest's evidence is of GPUs alone, and behind NVSwitches these must be attested too. */
+async function withoutSwitches(make: () => Promise<Attester>): Promise<Attester> {
+  if (existsSync(SWITCH_CONTROL)) throw refusal('protected_pcie', 'nvattest attests no NVSwitches here');
+  return make();
 }
 
 function refuseUnlessNew(version: string): void {
@@ -118,74 +122,98 @@ function refuseUnlessNew(version: string): void {
     );
 }
 
-/**
- * `nvattest` in place of `nvtrust` where the driver needs it; any other choice stands.
- * @param driver_version_text the contents of DRIVER_VERSION_FILE; null where it cannot be read.
- * @param onSwitch called with the driver's version when the choice is not the configured one, for the log.
- */
-export function chooseAttester<T extends string>(
-  configured: T,
-  driver_version_text: string | null,
-  onSwitch: (driver_version: string) => void,
-): T | 'nvattest' {
-  if (configured !== 'nvtrust' || driver_version_text === null) return configured;
-  const version = driverVersionIn(driver_version_text);
-  if (version === null || !needsNvattest(version)) return configured;
-  onSwitch(version);
-  return 'nvattest';
+// Attesters in order of preference: NVIDIA's Python SDK while it reads this driver's reports, then nvattest, then native.
+
+interface Candidate {
+  readonly name: string;
+  readonly make: () => Promise<Attester>;
 }
 
-/** Drivers with the new report format are attested by nvattest: the support of nvtrust's SDK ended before they came. */
-async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig['attester']> {
-  const driver = await readFile(DRIVER_VERSION_FILE, 'utf8').catch(() => null);
-  return chooseAttester(config.attester, driver, (version) =>
-    log.warn({ driver: version }, 'nvtrust cannot read the reports of this driver: nvattest is used instead'),
-  );
+interface Choice {
+  readonly index: number;
+  readonly attester: Attester;
+  /** Why the ones before it were passed over. */
+  readonly passed: readonly string[];
 }
 
-// An attester with a successor: nvtrust, until a driver signs reports that NVIDIA's Python SDK cannot read; then nvattest, which can.
-
 /**
- * @param make makes the successor; called when `first` fails with `new_format`, and again at each attestation until it returns.
- * @param onSwitch called once, for the log.
+ * The first candidate that can run. It gives way to the next one when it meets a report in a format that it cannot read (`new_format`):
+ * the report's own magic decides, for no driver version is known to be the first.
+ * @param passes the failures of `make` for which the next candidate is tried.
+ * @param onChoice called at each choice, for the log. @throws {AttesterError}
  */
-export function withSuccessor(first: Attester, make: () => Promise<Attester>, onSwitch: () => void): Attester {
-  let current = first;
+export async function inOrder(
+  candidates: readonly Candidate[],
+  passes: ReadonlySet<Reason | null>,
+  onChoice: (name: string, reason: string) => void,
+): Promise<Attester> {
+  async function choose(from: number, before: readonly string[]): Promise<Choice> {
+    const passed = [...before];
+    for (let index = from; ; index++) {
+      const { name, make } = candidates[index] as Candidate;
+      try {
+        return { index, attester: await make(), passed };
+      } catch (error) {
+        if (!(error instanceof AttesterError)) throw error;
+        passed.push(`${name}: ${error.message}`);
+        if (passes.has(error.reason) && index + 1 < candidates.length) continue;
+        if (passed.length === 1) throw error;
+        const { code, reason, retryable } = error;
+        throw new AttesterError(code, passed.join('; '), retryable, { reason, cause: error });
+      }
+    }
+  }
+  const reasonOf = ({ passed }: Choice) => (passed.length === 0 ? 'the first choice' : passed.join('; '));
+
+  let current = await choose(0, []);
   let closed = false;
+  onChoice(current.attester.name, reasonOf(current));
 
-  async function switchOver(first_failure: AttesterError): Promise<void> {
-    const next = await make().catch((cause: unknown) => {
-      if (!(cause instanceof AttesterError)) throw cause;
-      throw failed(first_failure.code, 'new_format', `${first_failure.words}. ${cause.message}`, 'stop', { cause });
-    });
-    if (closed) return next.close();
+  /** Called again at each attestation until the next candidate can run. */
+  async function giveWay(failure: AttesterError): Promise<void> {
+    const { attester, index, passed } = current;
+    const next = await choose(index + 1, [...passed, `${attester.name}: ${failure.message}`]).catch(
+      (cause: unknown) => {
+        if (!(cause instanceof AttesterError)) throw cause;
+        throw failed(failure.code, 'new_format', cause.words, 'stop', { cause });
+      },
+    );
+    if (closed) return next.attester.close();
     current = next;
-    onSwitch();
-    await first.close();
+    onChoice(next.attester.name, reasonOf(next));
+    await attester.close();
   }
 
   return {
     get name() {
-      return current.name;
+      return current.attester.name;
+    },
+    get reason() {
+      return reasonOf(current);
     },
     get devices() {
-      return current.devices;
+      return current.attester.devices;
     },
     get simulated() {
-      return current.simulated;
+      return current.attester.simulated;
+    },
+    get token_keys() {
+      return current.attester.token_keys;
     },
     async attest(nonce: Nonce, signal: AbortSignal) {
-      try {
-        return await current.attest(nonce, signal);
-      } catch (error) {
-        if (current !== first || !(error instanceof AttesterError) || error.reason !== 'new_format') throw error;
-        await switchOver(error);
-        return current.attest(nonce, signal);
+      for (;;) {
+        try {
+          return await current.attester.attest(nonce, signal);
+        } catch (error) {
+          if (!(error instanceof AttesterError) || error.reason !== 'new_format') throw error;
+          if (current.index + 1 >= candidates.length) throw error;
+          await giveWay(error);
+        }
       }
     },
     async close() {
       closed = true;
-      await current.close();
+      await current.attester.close();
     },
   };
 }
@@ -212,6 +240,9 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
     },
     get token_keys() {
       return made?.token_keys;
+    },
+    get reason() {
+      return made?.reason;
     },
     async attest(nonce: Nonce, signal: AbortSignal, device?: number) {
       const attester = made ?? (await until(create(), signal));

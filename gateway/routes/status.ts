@@ -43,6 +43,7 @@ export function health(deps: StatusDeps, probe: BackendProbe) {
       sidecar: {
         status: state,
         attester: hello?.attester ?? null,
+        attester_reason: hello?.attester_reason ?? null,
         devices: hello?.devices ?? [],
         simulated: hello === null ? null : hello.simulated !== null,
         cpu: hello?.cpu?.type ?? null,

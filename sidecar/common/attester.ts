@@ -20,6 +20,8 @@ export interface Collected {
 /** `name`, `devices` and `token_keys` may change: when an attester becomes able to run, or is replaced by another. */
 export interface Attester {
   readonly name: string;
+  /** Why it was chosen before others, where there was a choice. */
+  readonly reason?: string | undefined;
   readonly devices: readonly Device[];
   /** null for real hardware; for the software twin, its test root as PEM. */
   readonly simulated: { readonly root: string } | null;

@@ -37,7 +37,7 @@ export function inheritedSocket(env: Readonly<Record<string, string | undefined>
   return FIRST_FD;
 }
 
-const ATTESTERS = ['nvtrust', 'auto', 'nvattest', 'native', 'nras', 'simulated'] as const;
+const ATTESTERS = ['auto', 'nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 
 const CPU_EVIDENCE = ['off', 'auto', 'required'] as const;
@@ -55,12 +55,14 @@ export const schema = z.object({
   ),
   ATTESTER: z
     .enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`)
-    .default('nvtrust')
+    .default('auto')
     .describe('Who collects and appraises evidence ([list](operate.md#the-machine))'),
   SIGNERS: z
     .enum(['all', 'any'])
     .default('all')
-    .describe('`any`: one free GPU signs each nonce, not all; only with `native` or `nras`'),
+    .describe(
+      '`any`: one free GPU signs each nonce, not all; only with `native` or `nras`. The driver serves one at a time',
+    ),
   ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('Requests that may wait for the GPU'),
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('The longest time from a request to its answer'),
   DRAIN_MS: integer(5_000, 0, 600_000).describe('How long running attestations may take after SIGTERM'),
@@ -141,8 +143,8 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
   const settings = settingsOf(schema, parseVariables(schema, env));
   if (settings.launch_file !== null && settings.cpu_evidence === 'off')
     throw new ConfigError('LAUNCH_FILE says what a processor vouches for: it needs CPU_EVIDENCE');
-  if (settings.signers === 'any' && ['nvtrust', 'nvattest'].includes(settings.attester))
-    throw new ConfigError(`SIGNERS=any needs ATTESTER=native or nras: ${settings.attester} has every GPU sign`);
+  if (settings.signers === 'any' && ['auto', 'nvtrust', 'nvattest'].includes(settings.attester))
+    throw new ConfigError(`SIGNERS=any needs ATTESTER=native or nras: with ${settings.attester} every GPU signs`);
   return {
     ...settings,
     simulated_root_dir: resolve(settings.simulated_root_dir),

@@ -1,6 +1,5 @@
 // The doctor's checks of NVIDIA's driver: its version, the GPUs that it sees, and what its session with them needs.
 import { join } from 'node:path';
-import { needsNvattest } from '../driver/versions.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Facts, Host } from './host.ts';
 
@@ -34,7 +33,6 @@ function version(driver: string, source: Facts['source']): Finding {
       `${seen}; the vLLM image of compose.yaml is built for CUDA 13, whose driver is 580`,
       'install 580 or newer, or name an image in VLLM_IMAGE that is built for the CUDA of this driver',
     );
-  if (needsNvattest(driver)) return ok('driver', `${seen}; its reports are of the new format, which nvattest reads`);
   return ok('driver', seen);
 }
 

@@ -2,7 +2,8 @@
 import { dirname, join } from 'node:path';
 import { isSocketPath } from '../../node/settings.ts';
 import type { AttesterName, SidecarConfig } from '../common/config.ts';
-import { needsNvattest, readsNewFormat } from '../driver/versions.ts';
+import { SWITCH_CONTROL } from '../driver/nscq.ts';
+import { readsNewFormat } from '../driver/versions.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Facts, Host } from './host.ts';
 
@@ -142,8 +143,6 @@ function readiness(ready: boolean | null): Finding {
 
 // Behind protected PCIe: can the switches be opened?
 
-const SWITCH_CONTROL = '/dev/nvidia-nvswitchctl';
-
 /** @param container its kind; null outside a container. */
 export async function checkSwitches(host: Host, { driver, mode }: Facts, container: string | null): Promise<Finding[]> {
   const name = 'switches';
@@ -183,12 +182,11 @@ const SDK_VERSION = `import importlib.metadata as m; print(m.version('${SDK}'))`
 export async function checkRequirements(host: Host, config: SidecarConfig, facts: Facts): Promise<Finding[]> {
   switch (config.attester) {
     case 'nvtrust':
-      if (facts.driver !== null && needsNvattest(facts.driver)) return [await nvattest(host, config, facts)];
-      return [await nvtrust(host, config)];
+      return [await withStandBy(host, config, await nvtrust(host, config))];
     case 'auto':
-      return [facts.nvml_error === null ? nvml(config, facts) : await nvtrust(host, config)];
+      return [await checkAuto(host, config, facts)];
     case 'nvattest':
-      return [await nvattest(host, config, facts)];
+      return [await nvattest(host, config)];
     case 'native':
     case 'nras':
       return [nvml(config, facts)];
@@ -199,8 +197,34 @@ export async function checkRequirements(host: Host, config: SidecarConfig, facts
   }
 }
 
+/** Which attester `auto` chooses here, and why not the ones before it. */
+async function checkAuto(host: Host, config: SidecarConfig, facts: Facts): Promise<Finding> {
+  const first = await nvtrust(host, config);
+  if (first.status === 'ok') return withStandBy(host, config, first);
+  const second =
+    (await host.kind(SWITCH_CONTROL)) === null
+      ? await nvattest(host, config)
+      : fail(NAME, 'nvattest attests no NVSwitches', 'use nvtrust or native');
+  const chosen = second.status === 'fail' ? nvml(config, facts) : second;
+  const before = second === chosen ? first.seen : `${first.seen}; ${second.seen}`;
+  const seen = `${chosen.seen}; not chosen: ${before}`;
+  return chosen.status === 'ok' ? ok(NAME, seen) : { ...chosen, seen, todo: `${first.todo}; or: ${chosen.todo}` };
+}
+
+/** The SDK does not read what drivers of CUDA 13.5 and later sign. The sidecar then gives way to nvattest by itself, where it is there. */
+async function withStandBy(host: Host, config: SidecarConfig, finding: Finding): Promise<Finding> {
+  if (finding.status !== 'ok') return finding;
+  const version = await nvattestVersion(host, config);
+  const able = version !== null && readsNewFormat(version) !== false;
+  const other = version === null ? 'nvattest is absent' : `nvattest ${version} stands by`;
+  const then = able
+    ? ''
+    : `: from CUDA 13.5 on, drivers sign what only nvattest 2 ${config.attester === 'auto' ? 'and native read' : 'reads'}`;
+  return ok(NAME, `${finding.seen}; ${other}${then}`);
+}
+
 async function nvtrust(host: Host, { attester, nvtrust_venv }: SidecarConfig): Promise<Finding> {
-  const name = attester === 'auto' ? 'ATTESTER=auto, and NVML cannot be asked: nvtrust' : 'ATTESTER=nvtrust';
+  const name = attester === 'auto' ? 'ATTESTER=auto: nvtrust' : 'ATTESTER=nvtrust';
   const python = join(nvtrust_venv, 'bin', 'python');
   const todo = `run sidecar/attesters/nvtrust/python/install.sh ${nvtrust_venv}, or name the environment in NVTRUST_VENV`;
   const reason = await host.access(python, 'execute');
@@ -210,26 +234,28 @@ async function nvtrust(host: Host, { attester, nvtrust_venv }: SidecarConfig): P
   return ok(NAME, `${name}: ${SDK} ${ran.stdout.trim().slice(0, 40)} in ${nvtrust_venv}`);
 }
 
-async function nvattest(host: Host, config: SidecarConfig, { driver }: Facts): Promise<Finding> {
-  const program = config.nvattest;
-  const isNeeded = driver !== null && needsNvattest(driver);
-  const name = `ATTESTER=nvattest${config.attester === 'nvtrust' ? ', chosen for this driver' : ''}`;
+async function nvattest(host: Host, config: SidecarConfig): Promise<Finding> {
+  const name = config.attester === 'auto' ? 'ATTESTER=auto: nvattest' : 'ATTESTER=nvattest';
+  const version = await nvattestVersion(host, config);
+  if (version === null)
+    return fail(NAME, `${name}: ${config.nvattest} cannot be run, or does not tell its version`, INSTALL);
+  if (readsNewFormat(version) === false)
+    return warn(
+      NAME,
+      `${name}: nvattest ${version}, which cannot read what drivers of CUDA 13.5 and later sign`,
+      'install nvattest 2.0.0 or newer',
+    );
+  return ok(NAME, `${name}: nvattest ${version}`);
+}
+
+async function nvattestVersion(host: Host, { nvattest: program }: SidecarConfig): Promise<string | null> {
   const ran = await host.run(program, ['version']);
-  if (ran === null) return fail(NAME, `${name}: ${program} cannot be run`, INSTALL);
-  const version = /"nvattest"\s*:\s*"([^"]{1,40})"/.exec(ran.stdout)?.[1];
-  if (version === undefined) return fail(NAME, `${name}: ${program} does not tell its version`, INSTALL);
-  const seen = `${name}: nvattest ${version}`;
-  if (isNeeded && readsNewFormat(version) === false)
-    return fail(NAME, `${seen}, which cannot read the reports of driver ${driver}`, 'install nvattest 2.0.0 or newer');
-  return ok(NAME, seen);
+  return /"nvattest"\s*:\s*"([^"]{1,40})"/.exec(ran?.stdout ?? '')?.[1] ?? null;
 }
 
 function nvml({ attester, nvml_library }: SidecarConfig, { nvml_error }: Facts): Finding {
   if (nvml_error === null)
-    return ok(
-      NAME,
-      `ATTESTER=${attester}: ${nvml_library} answers${attester === 'auto' ? ', so it will be native' : ''}`,
-    );
+    return ok(NAME, `ATTESTER=${attester}: ${attester === 'auto' ? 'native: ' : ''}${nvml_library} answers`);
   return fail(
     NAME,
     `ATTESTER=${attester}: ${nvml_error}`,

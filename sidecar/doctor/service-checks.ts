@@ -198,7 +198,8 @@ export async function checkTrial(host: Host, config: SidecarConfig): Promise<Fin
   // The processor's failures are reported by `checkSessionOf`.
   const failed = report.checks.filter(({ name, status }) => status === 'fail' && !name.startsWith('cpu_'));
   if (failed.length > 0) return [invalid(failed), ...ofSession];
-  const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
+  const why = hello.attester_reason === undefined ? '' : `, chosen because ${hello.attester_reason}`;
+  const seen = `the sidecar (${hello.attester}${why}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
   if (hello.simulated === null || config.attester === 'simulated') return [ok(NAME, seen), ...ofSession];
   return [
     warn(NAME, `${seen}; its GPU is simulated`, 'the sidecar that runs has ATTESTER=simulated: start it with another'),

@@ -1,4 +1,5 @@
-// Collects evidence over a nonce from every device in parallel: one report at a time from each GPU, and from all switches together.
+// Collects evidence over a nonce from every device: all are asked at once, one report at a time from each GPU, and from all switches
+// together. The driver serves one GPU after the other, so their times add up.
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { Device } from '../common/attester.ts';

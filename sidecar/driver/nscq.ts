@@ -4,6 +4,9 @@ import type { Device } from '../common/attester.ts';
 import { NscqError, refusal } from './errors.ts';
 import { callAsync, type Koffi, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
 
+/** There only where switches were given to this machine. */
+export const SWITCH_CONTROL = '/dev/nvidia-nvswitchctl';
+
 // NSCQ's types for koffi, as the headers in NVIDIA's Python package declare them (nscq_attestation.h, API 2.0.0).
 
 const UUID_BYTES = 16;

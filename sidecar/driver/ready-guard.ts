@@ -56,6 +56,9 @@ export function createReadyGuard(readReady: ReadReady): ReadyGuard {
         get name() {
           return made.name;
         },
+        get reason() {
+          return made.reason;
+        },
         get devices() {
           return made.devices;
         },

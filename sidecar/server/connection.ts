@@ -13,6 +13,7 @@ import {
   type FromSidecar,
   type KeysFrame,
   MAX_FAILED_MESSAGE,
+  MAX_UNAVAILABLE_MESSAGE,
   type Phases,
   PROTOCOL,
   type SharedKeys,
@@ -179,13 +180,14 @@ function createAnnouncements({ attester, scheduler, sessions, totals }: Connecti
   let announcedCpu: string | null = null;
   /** Sent first, and again when the attester's devices have changed. */
   const sendHello = () => {
-    const { name, devices, simulated, token_keys } = attester;
+    const { name, reason, devices, simulated, token_keys } = attester;
     announced = devices;
     announcedCpu = sessions?.type ?? null;
     send({
       type: 'hello',
       protocol: PROTOCOL,
       attester: name,
+      ...(reason === undefined ? {} : { attester_reason: reason.slice(0, MAX_UNAVAILABLE_MESSAGE) }),
       devices: [...devices],
       simulated: simulated === null ? null : { root: simulated.root + (sessions?.simulatedRoot ?? '') },
       cpu: sessions === null ? null : { type: sessions.type ?? 'unknown' },

@@ -12,7 +12,10 @@ import { createQueue, DeadlineExceeded, deadlineExceeded } from './queue.ts';
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
-  /** `any`: one device signs each nonce, and several devices work in parallel; `all` by default. */
+  /**
+   * `any`: one device signs each nonce, and several devices are asked at once; `all` by default. NVIDIA's driver makes one report at a
+   * time in a guest (it holds the locks of its API and of all GPUs), so their times add up. Not measured on silicon.
+   */
   readonly signers?: 'all' | 'any';
   /** From each request's arrival to its result, also where it shares the attestation of another. */
   readonly attest_deadline_ms: number;

@@ -188,7 +188,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   204: ['ocsp_revoked', 'appraisal_failed', 'stop', 'a certificate is revoked or not known to its issuer'],
   205: ['ocsp_forbidden', 'appraisal_failed', 'stop', SERVICE_KEY],
   301: ['policy_broken', 'appraisal_failed', 'stop', `nvattest cannot evaluate policy.rego; ${UPDATE}`],
-  402: ['report_invalid', 'appraisal_failed', 'stop', `the report's opaque data cannot be read; ${FOR_NEW_DRIVERS}`],
+  402: ['new_format', 'appraisal_failed', 'stop', `the report's opaque data cannot be read; ${FOR_NEW_DRIVERS}`],
   500: ['no_driver', 'collection_failed', 'stop', 'the NVIDIA driver is not loaded; look at nvidia-smi'],
   // NVML's own code is not reported: the GPU may have been busy, or may be gone.
   501: ['nvml_error', 'collection_failed', 'retry', 'the driver gave no report; look at nvidia-smi and dmesg'],

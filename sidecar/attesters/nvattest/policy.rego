@@ -1,4 +1,4 @@
-# What the sidecar requires of nvattest's claims beyond NVIDIA's own verdict. Input: a list with each device's claims (version 3.0).
+# What the sidecar requires of nvattest's claims beyond NVIDIA's own verdict. Input: a list with each device's claims (versions 3.0 and 4.0).
 package policy
 
 import future.keywords.every

@@ -88,12 +88,6 @@ describe('one thing wrong', () => {
       /give countersign read and write/,
     ],
     ['no GPU given', { list: async () => ['nvidiactl'] }, ['devices fail'], /no GPU was given/],
-    [
-      'the SDK is missing',
-      { run: async (program: string) => (program === 'timedatectl' ? printed('yes') : null) },
-      ['attester fail'],
-      /install\.sh \/opt\/venv/,
-    ],
     ['the services are broken', { fetch: answering(503) }, ['rim warn', 'ocsp warn'], /later/],
     ['a key is wanted', { fetch: answering(403) }, ['rim fail', 'ocsp fail'], /NVIDIA_ATTESTATION_SERVICE_KEY/],
     ['no reference values', { fetch: answering(404) }, ['rim fail'], /for driver 580\.65\.06/],
@@ -213,19 +207,53 @@ describe('the chosen attester', () => {
     sidecar_socket: config.sidecar_socket,
   });
 
-  test('a driver of the new format wants nvattest 2, whatever the default', async () => {
-    const nvml = async () => ({ ...facts, driver: '620.12' });
-    const having = (version: string) => ({ nvml, run: async () => printed(`{ "nvattest": "${version}" }`) });
-    const { of } = await look(having('2.0.0'));
-    expect(of('attester')).toMatchObject({
+  const running = (nvattest: string | null, sdk = true) => ({
+    run: async (program: string) => {
+      if (program === 'nvattest') return nvattest === null ? null : printed(`{ "nvattest": "${nvattest}" }`);
+      return program.endsWith('python') && !sdk ? null : (programs[program] ?? null);
+    },
+  });
+
+  test("auto is NVIDIA's SDK, then nvattest, then native, and says which and why", async () => {
+    const attesterOf = async (over: Parameters<typeof look>[0]) => (await look(over)).of('attester');
+    expect(config.attester).toBe('auto');
+    const first = await attesterOf(running('2.0.0'));
+    expect(first).toMatchObject({
       status: 'ok',
-      seen: expect.stringContaining('for this driver: nvattest 2.0.0'),
+      seen: expect.stringMatching(/nvtrust: nv-attestation-sdk 2\.7\.3.*; nvattest 2\.0\.0 stands by$/),
     });
-    const old = await look(having('1.2.1'));
-    expect(old.of('attester')).toMatchObject({ status: 'fail', todo: 'install nvattest 2.0.0 or newer' });
-    expect((await look({ run: having('1.2.1').run }, choose('nvattest'))).of('attester').status).toBe('ok');
-    const without = await look({ nvml, run: async () => null });
-    expect(without.of('attester')).toMatchObject({ status: 'fail', todo: expect.stringContaining('NVATTEST') });
+    expect(await attesterOf(running(null))).toMatchObject({
+      status: 'ok',
+      seen: expect.stringMatching(/nvattest is absent: from CUDA 13\.5 on/),
+    });
+    expect(await attesterOf(running('2.0.0', false))).toMatchObject({
+      status: 'ok',
+      seen: expect.stringMatching(/nvattest 2\.0\.0; not chosen: .*does not know nv-attestation-sdk$/),
+    });
+    expect(await attesterOf(running('1.2.1', false))).toMatchObject({
+      status: 'warn',
+      todo: expect.stringMatching(/install\.sh.*nvattest 2\.0\.0 or newer/),
+    });
+    expect(await attesterOf(running(null, false))).toMatchObject({
+      status: 'ok',
+      seen: expect.stringMatching(/native: libnvidia-ml\.so\.1 answers; not chosen: .*nvattest cannot be run/),
+    });
+    expect(await attesterOf({ ...running(null, false), nvml: noNvml })).toMatchObject({
+      status: 'fail',
+      todo: expect.stringMatching(/install\.sh \/opt\/venv/),
+    });
+  });
+
+  test('an attester that is named must be there', async () => {
+    const missing = await look(running('2.0.0', false), choose('nvtrust'));
+    expect(missing.of('attester')).toMatchObject({ status: 'fail', todo: expect.stringMatching(/install\.sh/) });
+    const absent = await look(running(null), choose('nvattest'));
+    expect(absent.of('attester')).toMatchObject({ status: 'fail', todo: expect.stringContaining('NVATTEST') });
+    expect((await look(running('1.2.1'), choose('nvattest'))).of('attester')).toMatchObject({
+      status: 'warn',
+      todo: 'install nvattest 2.0.0 or newer',
+    });
+    expect((await look(running('2.0.0'), choose('nvattest'))).of('attester').status).toBe('ok');
   });
 
   test('native and nras want NVML; nras its service too', async () => {

@@ -1,8 +1,9 @@
-// Which drivers make the sidecar choose nvattest by itself, and which attester ATTESTER=auto chooses.
+// Which attester ATTESTER=auto chooses, and which takes over where one cannot read a driver's reports.
 import { describe, expect, test } from 'vitest';
-import { chooseAttester, nativeOrElse } from '../../../../sidecar/choose.ts';
-import { type Attester, AttesterError } from '../../../../sidecar/common/attester.ts';
-import { driverVersionIn, needsNvattest, readsNewFormat } from '../../../../sidecar/driver/versions.ts';
+import { inOrder } from '../../../../sidecar/choose.ts';
+import { type Attester, AttesterError, type Reason } from '../../../../sidecar/common/attester.ts';
+import { driverVersionIn, readsNewFormat } from '../../../../sidecar/driver/versions.ts';
+import { freshNonce, never } from '../../../support/attest.ts';
 
 const PROPRIETARY = `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
 GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)`;
@@ -13,13 +14,8 @@ GCC version:  gcc version 13.3.0`;
 test('the version is read from both kinds of kernel module', () => {
   expect(driverVersionIn(PROPRIETARY)).toBe('550.90.07');
   expect(driverVersionIn(open('580.65.06'))).toBe('580.65.06');
-  expect(driverVersionIn(open('620.12'))).toBe('620.12');
+  expect(driverVersionIn(open('615.12'))).toBe('615.12');
   expect(driverVersionIn('GCC version:  gcc version 13.3.0')).toBeNull();
-});
-
-test('branch 620 and later need nvattest', () => {
-  expect(['535.86.09', '550.90.07', '595.71.05', '', 'none', '62'].filter(needsNvattest)).toEqual([]);
-  expect(['620.12', '620.00.01', '1000.1'].every(needsNvattest)).toBe(true);
 });
 
 test('nvattest reads the new format from 2.0.0 on', () => {
@@ -33,60 +29,100 @@ test('nvattest reads the new format from 2.0.0 on', () => {
   ]);
 });
 
-test('only the default gives way, and says so', () => {
-  const told: string[] = [];
-  const choose = (name: string, text: string | null) => chooseAttester(name, text, (version) => told.push(version));
-  expect(choose('nvtrust', open('580.65.06'))).toBe('nvtrust');
-  expect(choose('nvtrust', null)).toBe('nvtrust');
-  expect(choose('native', open('620.12'))).toBe('native');
-  expect(told).toEqual([]);
-  expect(choose('nvtrust', open('620.12'))).toBe('nvattest');
-  expect(told).toEqual(['620.12']);
-});
+const error = (reason: Reason, words: string) => new AttesterError('collection_failed', words, false, { reason });
 
-describe('ATTESTER=auto', () => {
-  const attester = (name: string) => ({ name }) as Attester;
-  const fails = (reason: 'no_ffi' | 'no_nscq' | 'cc_off' | 'no_sdk', words: string) => async () => {
-    throw new AttesterError('collection_failed', words, false, { reason });
-  };
-  async function choose(native: () => Promise<Attester>, nvtrust: () => Promise<Attester>) {
-    const said: string[] = [];
-    const chosen = await nativeOrElse(native, nvtrust, (name, reason) => said.push(`${name}: ${reason}`));
-    return { name: chosen.name, said };
-  }
-
-  test("is native where the driver's libraries can be asked, and says so", async () => {
-    const { name, said } = await choose(async () => attester('native'), fails('no_sdk', 'never asked'));
-    expect(name).toBe('native');
-    expect(said).toEqual([expect.stringMatching(/^native: the driver's libraries/)]);
-  });
-
-  test.each([
-    ['no_ffi', 'koffi is missing'],
-    ['no_nscq', 'libnvidia-nscq is missing'],
-  ] as const)('is nvtrust where native fails with %s, and says why', async (reason, words) => {
-    const chosen = await choose(fails(reason, words), async () => attester('nvtrust'));
-    expect(chosen).toEqual({ name: 'nvtrust', said: [`nvtrust: ${words}`] });
-  });
-
-  test("fails as native does where the machine is the reason: nvtrust's failure would be the same", async () => {
-    let asked = false;
-    const nvtrust = async () => {
-      asked = true;
-      return attester('nvtrust');
+/** Whose `attest` answers with its name, or fails for as long as `format` says so. */
+function candidate(name: string, { fails, format }: { fails?: Reason; format?: () => boolean } = {}) {
+  const closed: string[] = [];
+  const make = async (): Promise<Attester> => {
+    if (fails !== undefined) throw error(fails, 'it says why');
+    return {
+      name,
+      devices: [],
+      simulated: null,
+      async attest() {
+        if (format?.()) throw error('new_format', 'not one that it reads');
+        return { token: name, evidence: [] };
+      },
+      close: async () => void closed.push(name),
     };
-    await expect(choose(fails('cc_off', 'confidential computing is off'), nvtrust)).rejects.toMatchObject({
-      reason: 'cc_off',
-    });
-    expect(asked).toBe(false);
-    await expect(choose(async () => Promise.reject(new TypeError('a fault')), nvtrust)).rejects.toThrow(TypeError);
+  };
+  return { name, make, closed };
+}
+
+const PASSES = new Set<Reason | null>(['no_sdk', 'no_nvattest']);
+
+async function choose(
+  candidates: readonly ReturnType<typeof candidate>[],
+  passes: ReadonlySet<Reason | null> = PASSES,
+) {
+  const told: string[] = [];
+  const attester = await inOrder(candidates, passes, (name, reason) => told.push(`${name}: ${reason}`));
+  const attest = async () => (await attester.attest(freshNonce(), never)).token;
+  return { attester, attest, told };
+}
+
+describe('attesters in order', () => {
+  test('the first that can run is chosen, and each one before it is named with its reason', async () => {
+    const { attester, told } = await choose([candidate('nvtrust'), candidate('native', { fails: 'no_driver' })]);
+    expect([attester.name, attester.reason]).toEqual(['nvtrust', 'the first choice']);
+    const last = await choose([
+      candidate('nvtrust', { fails: 'no_sdk' }),
+      candidate('nvattest', { fails: 'no_nvattest' }),
+      candidate('native'),
+    ]);
+    const reason = 'nvtrust: no_sdk: it says why; nvattest: no_nvattest: it says why';
+    expect([last.attester.name, last.attester.reason]).toEqual(['native', reason]);
+    expect([...told, ...last.told]).toEqual(['nvtrust: the first choice', `native: ${reason}`]);
   });
 
-  test('names both failures where neither can run', async () => {
-    const both = choose(fails('no_ffi', 'koffi is missing'), fails('no_sdk', 'there is no SDK'));
-    await expect(both).rejects.toMatchObject({
-      reason: 'no_sdk',
-      words: 'native: koffi is missing; nvtrust: there is no SDK',
+  test("the machine's failure is everybody's: the next one is not asked", async () => {
+    const order = [candidate('nvtrust', { fails: 'cc_off' }), candidate('native')];
+    await expect(choose(order)).rejects.toMatchObject({ reason: 'cc_off', message: 'cc_off: it says why' });
+    const broken = { ...candidate('nvtrust'), make: () => Promise.reject(new TypeError('a fault')) };
+    await expect(choose([broken, candidate('native')])).rejects.toThrow(TypeError);
+  });
+
+  test('an attester that is named gives way to nobody at the start', async () => {
+    const order = [candidate('nvtrust', { fails: 'no_sdk' }), candidate('nvattest')];
+    await expect(choose(order, new Set())).rejects.toMatchObject({ reason: 'no_sdk' });
+  });
+
+  test('all reasons are named where none can run', async () => {
+    const order = [candidate('nvtrust', { fails: 'no_sdk' }), candidate('native', { fails: 'no_ffi' })];
+    await expect(choose(order)).rejects.toMatchObject({
+      reason: 'no_ffi',
+      words: 'nvtrust: no_sdk: it says why; native: no_ffi: it says why',
     });
+  });
+
+  test("a report's own format makes one give way, past those that cannot run, and the attestation is made", async () => {
+    let newer = false;
+    const [nvtrust, nvattest] = [
+      candidate('nvtrust', { format: () => newer }),
+      candidate('nvattest', { fails: 'no_nvattest' }),
+    ];
+    const { attester, attest, told } = await choose([nvtrust, nvattest, candidate('native')]);
+    expect(await attest()).toBe('nvtrust');
+    newer = true;
+    expect(await attest()).toBe('native');
+    expect(await attest()).toBe('native');
+    expect(nvtrust.closed).toEqual(['nvtrust']);
+    expect(attester.name).toBe('native');
+    expect(told.at(-1)).toBe('native: nvtrust: new_format: not one that it reads; nvattest: no_nvattest: it says why');
+  });
+
+  test('one that nobody can follow stays, says both reasons, and attests again once it can', async () => {
+    let newer = true;
+    const order = [candidate('nvtrust', { format: () => newer }), candidate('nvattest', { fails: 'nvattest_old' })];
+    const { attester, attest } = await choose(order, new Set());
+    await expect(attest()).rejects.toMatchObject({
+      reason: 'new_format',
+      retryable: false,
+      words: 'nvtrust: new_format: not one that it reads; nvattest: nvattest_old: it says why',
+    });
+    newer = false;
+    expect(await attest()).toBe('nvtrust');
+    expect(attester.name).toBe('nvtrust');
   });
 });
