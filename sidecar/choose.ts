@@ -41,6 +41,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
       venv: config.nvtrust_venv,
       environment: config.worker_environment,
       workers: config.nvtrust_workers,
+      cache_dir: config.collateral_dir,
       onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
     });
   const onVersion = (version: string) => log.info({ version }, 'nvattest');

@@ -15,7 +15,14 @@ export { parseSnpReport, SNP_REPORT_BYTES, type SnpReport, tcbOf } from './cpu/e
 export { parseTdxQuote } from './cpu/evidence/tdx-quote.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { type EndorsementExpiry, endorsementExpiry } from './evidence.ts';
-export { fetchOcsp, fetchRim, ocspId, type ServiceOptions } from './gpu/collateral.ts';
+export {
+  fetchOcsp,
+  fetchRim,
+  NVIDIA_OCSP_URL,
+  NVIDIA_RIM_URL,
+  ocspId,
+  type ServiceOptions,
+} from './gpu/collateral.ts';
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.
 export { type Carried, checkReports } from './gpu/report-check.ts';
@@ -26,4 +33,5 @@ export { checkTokenDigests } from './token/digests.ts';
 export { NRAS_KEYS_URL, verifyTokenSignature } from './token/signature.ts';
 export { type ParsedToken, parseToken } from './token/token.ts';
 // For a cache of OCSP responses: the verdict on a single one.
-export { appraiseOcsp, OCSP_SKEW_MS } from './x509/revocation.ts';
+export { OCSP_NONCE_BYTES, ocspRequestOf, parseOcspRequest, parseOcspResponse } from './x509/ocsp.ts';
+export { appraiseOcsp, OCSP_SKEW_MS, validity } from './x509/revocation.ts';

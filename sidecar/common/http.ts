@@ -1,4 +1,5 @@
-// Helpers for requests to services: reading Retry-After, and describing why there was no response.
+// Helpers for requests to services: through a proxy, reading Retry-After, and describing why there was no response.
+import { EnvHttpProxyAgent } from 'undici';
 
 /** A Retry-After header (RFC 9110 §10.2.3: seconds, or a date); null without a readable one. Negative where the date has passed. */
 export function retryAfterMs(headers: Headers, now_ms: number): number | null {
@@ -17,4 +18,19 @@ export function networkReason(
   if (error.name === 'TimeoutError') return `did not answer within ${limits.timeout_ms} ms`;
   const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
   return `could not be asked (${code ?? error.message})`;
+}
+
+/** Uses the proxy from the environment, as NVIDIA's programs do; Node's fetch ignores it. */
+export function fetchThrough(environment: Readonly<Record<string, string>>): typeof globalThis.fetch {
+  const httpProxy = environment.http_proxy;
+  const httpsProxy = environment.https_proxy ?? environment.HTTPS_PROXY;
+  const noProxy = environment.no_proxy ?? environment.NO_PROXY;
+  if (httpProxy === undefined && httpsProxy === undefined) return globalThis.fetch;
+  const dispatcher = new EnvHttpProxyAgent({
+    ...(httpProxy === undefined ? {} : { httpProxy }),
+    ...(httpsProxy === undefined ? {} : { httpsProxy }),
+    ...(noProxy === undefined ? {} : { noProxy }),
+  });
+  // Node's types know only Node's own dispatcher, which this one is compatible with.
+  return (input, init) => globalThis.fetch(input, Object.assign<RequestInit, object>({ ...init }, { dispatcher }));
 }

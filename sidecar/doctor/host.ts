@@ -5,11 +5,11 @@ import { constants } from 'node:fs';
 import { access, lstat, readdir, readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { userInfo } from 'node:os';
-import { EnvHttpProxyAgent } from 'undici';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../node/sidecar-connection.ts';
 import { MAX_DEVICES } from '../../proto/attestation/attestation.ts';
 import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
 import type { SidecarConfig } from '../common/config.ts';
+import { fetchThrough } from '../common/http.ts';
 import { withDeadline } from '../common/lock.ts';
 import { RunError, runProgram, withTemporaryFolder } from '../common/program.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
@@ -210,21 +210,6 @@ async function runHere(program: string, args: readonly string[], env: Readonly<R
     if (error instanceof RunError) return null;
     throw error;
   }
-}
-
-/** Uses the proxy from the environment, as NVIDIA's programs do; Node's fetch ignores it. */
-function fetchThrough(environment: Readonly<Record<string, string>>): typeof globalThis.fetch {
-  const httpProxy = environment.http_proxy;
-  const httpsProxy = environment.https_proxy ?? environment.HTTPS_PROXY;
-  const noProxy = environment.no_proxy ?? environment.NO_PROXY;
-  if (httpProxy === undefined && httpsProxy === undefined) return globalThis.fetch;
-  const dispatcher = new EnvHttpProxyAgent({
-    ...(httpProxy === undefined ? {} : { httpProxy }),
-    ...(httpsProxy === undefined ? {} : { httpsProxy }),
-    ...(noProxy === undefined ? {} : { noProxy }),
-  });
-  // Node's types know only Node's own dispatcher, which this one is compatible with.
-  return (input, init) => globalThis.fetch(input, Object.assign<RequestInit, object>({ ...init }, { dispatcher }));
 }
 
 // The facts about driver and GPUs, from the best source available: NVML, else nvidia-smi, else /proc.

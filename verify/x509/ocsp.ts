@@ -29,8 +29,13 @@ export async function makeOcspRequest(
   issuer: Certificate,
   nonce: Uint8Array,
 ): Promise<Bytes> {
-  const id = await makeCertId(certificate, issuer);
+  return ocspRequestOf(await makeCertId(certificate, issuer), nonce);
+}
+
+/** The same for a CertID in DER. @param nonce null: without one. */
+export function ocspRequestOf(id: Uint8Array, nonce: Uint8Array | null): Bytes {
   const requests = value(TAG.sequence, value(TAG.sequence, id));
+  if (nonce === null) return value(TAG.sequence, value(TAG.sequence, requests));
   const extension = value(TAG.sequence, value(TAG.oid, NONCE), value(TAG.octetString, value(TAG.octetString, nonce)));
   const extensions = value(0xa2, value(TAG.sequence, extension));
   return value(TAG.sequence, value(TAG.sequence, requests, extensions));
@@ -82,6 +87,28 @@ function value(tag: number, ...contents: readonly Uint8Array[]): Bytes {
   const head =
     length < 0x80 ? [tag, length] : length < 0x100 ? [tag, 0x81, length] : [tag, 0x82, length >> 8, length & 0xff];
   return concat([Uint8Array.from(head), ...contents]);
+}
+
+// Reads OCSP requests about one certificate, as NVIDIA's verifiers write them: neither signed nor in anyone's name.
+
+export interface OcspRequest {
+  /** DER of the CertID. */
+  readonly id: Uint8Array;
+  readonly certId: CertId;
+  readonly nonce: Uint8Array | null;
+}
+
+/** @throws {DerError} it is no such request. */
+export function parseOcspRequest(der: Uint8Array): OcspRequest {
+  if (der.length > MAX_OCSP_BYTES) throw new DerError('an OCSP request is too large');
+  const [data, ...signature] = sequence(readOne(der));
+  const [list, extensions, ...more] = sequence(data);
+  const [request, ...others] = sequence(list);
+  const [id, ...rest] = sequence(request);
+  if (id === undefined || [signature, more, others, rest].some(({ length }) => length > 0))
+    throw new DerError('an OCSP request has other parts');
+  const nonce = nonceOf(extensions, 0xa2);
+  return { id: id.whole, certId: parseCertId(id), nonce };
 }
 
 // Reads OCSP responses (RFC 6960 §4.2.1). A parsed response is not trusted until verifyOcsp has verified it.
@@ -229,8 +256,9 @@ function parseStatus(value: DerValue | undefined): CertStatus {
 }
 
 /** RFC 8954 §2.1: an OCTET STRING inside the extension's own. */
-function nonceOf(extensions: DerValue | undefined): Uint8Array | null {
-  const nonce = readExtensions(extensions === undefined ? undefined : expectTag(extensions, 0xa1)).get(OCSP_NONCE);
+function nonceOf(extensions: DerValue | undefined, tag = 0xa1): Uint8Array | null {
+  const list = extensions === undefined ? undefined : expectTag(extensions, tag);
+  const nonce = readExtensions(list).get(OCSP_NONCE);
   return nonce === undefined ? null : readOne(nonce.value, TAG.octetString).content;
 }
 

@@ -9,11 +9,14 @@ import { LRUCache } from 'lru-cache';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { CheckFailure } from '../../../verify/index.ts';
 import { type ParsedToken, parseToken } from '../../../verify/service.ts';
-import type { Attester, AttesterError, Collected, Device } from '../../common/attester.ts';
+import { type Attester, AttesterError, type Collected, type Device } from '../../common/attester.ts';
+import { fetchThrough } from '../../common/http.ts';
 import { type ProgramEnvironment, unreffed } from '../../common/program.ts';
 import { backoffMs, WORKER_START } from '../../common/retry.ts';
 import { createWaiters } from '../../common/waiters.ts';
+import { createStore } from '../native/kept-collateral.ts';
 import { failure } from './failures.ts';
+import { startKeptServices } from './services.ts';
 import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './worker.ts';
 
 export interface NvtrustOptions {
@@ -21,6 +24,8 @@ export interface NvtrustOptions {
   readonly venv: string;
   /** The setting `worker_environment`: the addresses of NVIDIA's RIM and OCSP services, the service key, proxies. */
   readonly environment: ProgramEnvironment;
+  /** Where reference values and OCSP responses are kept across restarts; without it, in memory. */
+  readonly cache_dir?: string;
   /** Worker processes kept at all times, as NVTRUST_WORKERS says. With two, one is at work and one warm. */
   readonly workers: number;
   /** From the nonce to the result; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
@@ -46,6 +51,13 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     backoff_ms = WORKER_START.first_ms,
   } = options;
   const command = options.command ?? [interpreter(options.venv), WORKER];
+  const onStoreFailure = (message: string) => options.onFailure?.(new Error(message));
+  const services = await startKeptServices({
+    environment: options.environment,
+    store:
+      options.cache_dir === undefined ? null : createStore({ folder: options.cache_dir, onFailure: onStoreFailure }),
+    fetch: fetchThrough(options.environment),
+  });
   const folder = makeWorkerFolder();
   const pool = createPool({
     size: workers,
@@ -55,7 +67,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     start: () =>
       startWorker({
         command,
-        environment: options.environment,
+        environment: services.environment,
         folder: folder.path,
         start_deadline_ms,
         answer_deadline_ms,
@@ -63,6 +75,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
   });
   const close = async () => {
     await pool.close();
+    await services.close();
     await folder.remove();
   };
   const devices = await pool.devices.catch(async (cause: AttesterError) => {
@@ -78,7 +91,14 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     async attest(nonce: Nonce, signal: AbortSignal) {
       const worker = await pool.take(signal);
       const listed = await worker.ready;
-      return checked(await worker.attest(nonce, signal), nonce, listed.length);
+      try {
+        return checked(await worker.attest(nonce, signal), nonce, listed.length);
+      } catch (error) {
+        // Documents that are kept may be the reason: they are fetched again at the next attempt.
+        if (error instanceof AttesterError && error.code === 'appraisal_failed' && !error.retryable)
+          await services.forget();
+        throw error;
+      }
     },
     close,
   };

@@ -84,6 +84,8 @@ def classify(error, lines, stage):
             return Failure("rim_not_found", text)
         return Failure("rim_refused" if http is not None and http.code in (401, 403) else "rim_unreachable", text)
     if any("OCSP request failed" in one_line(one) or "send_ocsp_request" in one_line(one) for one in chain):
+        if http is not None and http.code == 422:
+            return Failure("ocsp_invalid", "the response about a certificate answers another request, or is not valid now")
         refused = http is not None and http.code in (401, 403)
         return Failure("ocsp_refused" if refused else "ocsp_unreachable", text)
     if "TimeoutError" in names and "nvml" in text.lower():

@@ -38,6 +38,20 @@ describe.skipIf(lacks !== null)(`NVIDIA's verifier${lacks === null ? '' : `, SKI
       console.log(`NVIDIA's verifier over ${count} GPU(s): ${said.overallResult}, eat_nonce ${nonce.slice(0, 16)}…`);
     });
 
+    it("asks NVIDIA's services nothing for a second signature", async () => {
+      const { served } = stage.twin.services;
+      await stage.sidecar.attester.attest(freshNonce(), never);
+      const before = { ...served };
+      await stage.sidecar.attester.attest(freshNonce(), never);
+      expect(served).toEqual(before);
+      await plainAttest(stage.twin, freshNonce());
+      const [rim, ocsp] = [served.rim - before.rim, served.ocsp - before.ocsp];
+      console.log(
+        `${count} GPU(s), NVIDIA's verifier by itself: ${rim} reference values and ${ocsp} statuses a signature; here 0`,
+      );
+      expect(rim + ocsp).toBeGreaterThan(count * 8);
+    });
+
     it('says the same without us', async () => {
       expect((await plainAttest(stage.twin, freshNonce())).result).toBe(true);
     });
