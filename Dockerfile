@@ -94,8 +94,10 @@ LABEL org.opencontainers.image.title="Countersign sidecar" \
 RUN --mount=type=bind,source=deploy/nvattest,target=/nvattest \
     apt-get update && apt-get install -y --no-install-recommends python3-minimal libpython3-stdlib ca-certificates \
     && if ls /nvattest/*.deb >/dev/null 2>&1; then \
-         cd /nvattest && sha256sum --strict --check SHA256SUMS && apt-get install -y --no-install-recommends ./*.deb; \
-       fi \
+         (cd /nvattest && sha256sum --strict --check SHA256SUMS && apt-get install -y --no-install-recommends ./*.deb) \
+         && nvattest version | grep -E '"nvattest" *: *"([2-9]|[1-9][0-9])\.' \
+         || { echo "nvattest: what is in deploy/nvattest is not in SHA256SUMS, cannot be installed, or is older than 2" >&2; exit 1; }; \
+       else echo "nvattest is absent: this image attests no driver of CUDA 13.5 or later with NVIDIA's own verifier"; fi \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
     && install -d -m 0700 -o sidecar -g countersign /var/lib/countersign
 COPY --from=venv /opt/nvtrust /opt/nvtrust

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the virtual environment in which nvtrust's workers run: sh sidecar/attesters/nvtrust/python/install.sh [FOLDER]
-# FOLDER (default run/nvtrust-venv) is what NVTRUST_VENV names. PYTHON chooses the interpreter: 3.10, 3.11 or 3.12.
+# FOLDER (default run/nvtrust-venv) is what NVTRUST_VENV names. PYTHON chooses the interpreter: 3.11, 3.12 or 3.13.
 # Only the versions and hashes of requirements.txt are accepted, and no package's own build script is run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,15 +12,15 @@ fail() {
 }
 
 python=${PYTHON:-}
-for candidate in python3.11 python3.12 python3.10 python3; do
+for candidate in python3.11 python3.12 python3.13 python3; do
   [ -n "$python" ] || python=$(command -v "$candidate" || true)
 done
 [ -n "$python" ] || fail 'no Python: install python3.11 with its venv module, or name one in PYTHON'
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || fail "$python is no Python"
 case $version in
-  3.10 | 3.11 | 3.12) ;;
-  # NVIDIA's verifier pins signxml 3.2.0, which takes lxml below 5; that has no wheel for 3.13. cffi has none for 3.9 any more.
-  *) fail "$python is Python $version; the pinned packages are for 3.10, 3.11 and 3.12. Install one of them with its venv module, and name it in PYTHON" ;;
+  3.11 | 3.12 | 3.13) ;;
+  # signxml 3.2 takes lxml below 6, which has no wheel for 3.14; what is pinned is not for 3.10 any more.
+  *) fail "$python is Python $version; the pinned packages are for 3.11, 3.12 and 3.13. Install one of them with its venv module, and name it in PYTHON" ;;
 esac
 
 "$python" -m venv "$venv" || fail "$python cannot make a virtual environment in $venv"

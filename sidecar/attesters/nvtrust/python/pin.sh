@@ -11,6 +11,8 @@ pip-compile --quiet --generate-hashes --strip-extras --no-emit-find-links --no-e
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$folder" "nv-attestation-sdk==$sdk"
-hash=$(python3 -m pip hash --algorithm sha256 "$folder"/*.whl | grep -o 'sha256:[0-9a-f]*')
-printf 'nv-attestation-sdk==%s \\\n    --hash=%s\n    # without its dependencies: see requirements.in\n' "$sdk" "$hash" >>requirements.txt
+for package in nv-local-gpu-verifier nv-attestation-sdk; do
+  python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$folder/$package" "$package==$sdk"
+  hash=$(python3 -m pip hash --algorithm sha256 "$folder/$package"/*.whl | grep -o 'sha256:[0-9a-f]*')
+  printf '%s==%s \\\n    --hash=%s\n    # without its dependencies: see requirements.in\n' "$package" "$sdk" "$hash" >>requirements.txt
+done

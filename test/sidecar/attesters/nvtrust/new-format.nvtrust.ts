@@ -21,7 +21,7 @@ describe.skipIf(lacks !== null)(
     let twin: Twin;
     let folder: Folder;
     const lines: string[] = [];
-    const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
+    const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
 
     beforeAll(async () => {
       twin = await startTwin(2);
@@ -42,7 +42,13 @@ describe.skipIf(lacks !== null)(
       const settings = { ATTESTER: 'nvtrust', NVTRUST_VENV: twin.venv, NVATTEST: program, LD_LIBRARY_PATH };
       const { rim_url, ocsp_url } = twin.services;
       return createAttester(
-        loadConfig({ PATH: process.env.PATH, ...settings, RIM_URL: rim_url, OCSP_URL: ocsp_url }),
+        loadConfig({
+          PATH: process.env.PATH,
+          ...settings,
+          RIM_URL: rim_url,
+          OCSP_URL: ocsp_url,
+          COLLATERAL_DIR: join(folder.path, 'collateral'),
+        }),
         log,
       );
     }
@@ -55,7 +61,7 @@ describe.skipIf(lacks !== null)(
       [
         'without nvattest',
         null,
-        /^new_format: this driver signs reports in a format newer.*ATTESTER=nvattest cannot run here: no_nvattest/,
+        /^new_format: nvtrust: new_format: this driver signs reports in a format newer.*ATTESTER=nvattest cannot run here: no_nvattest/,
       ],
       [
         'with an nvattest before 2.0.0',
@@ -85,7 +91,7 @@ describe.skipIf(lacks !== null)(
       }
       expect(attester.name).toBe('nvattest');
       expect(attester.devices).toHaveLength(2);
-      const said = lines.filter((line) => line.includes('nvattest is used instead'));
+      const said = lines.filter((line) => line.includes('"attester":"nvattest"'));
       expect(said).toHaveLength(1);
       console.log(said[0]?.trim());
       await attester.close();
