@@ -6,7 +6,15 @@ import { readSessionEvidence } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
 import { CheckFailure, CheckList, type CheckName, type Passed, passed, VerificationError } from './common/checks.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
-import { type CpuForm, checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
+import {
+  type CpuForm,
+  checkCpu,
+  checkDevices,
+  checkSignature,
+  readHeld,
+  readSession,
+  signatureOf,
+} from './cpu/binding.ts';
 import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
@@ -159,16 +167,20 @@ export async function checkSession(
   if (failed?.code !== undefined) throw new CheckFailure(failed.code, failed.detail);
 }
 
+/** @throws {CheckFailure} cpu_malformed, answer_signature_invalid */
+export type CheckAnswer = (signature: string, rawHash: string) => Promise<void>;
+
 /**
- * @param statement of a session that was checked. @param signature over the response, in base64. @param answer the response.
- * @throws {CheckFailure} cpu_malformed, cpu_devices_mismatch, answer_signature_invalid
+ * Checks a session and the devices once, for all responses of a batch.
+ * @param statement of a session that was checked. @param evidence of the devices that signed.
+ * @returns the check of one response: `signature` in base64, `rawHash` the SHA-256 of raw in hex.
+ * @throws {CheckFailure} cpu_malformed, cpu_devices_mismatch
  */
-export async function checkAnswer(
-  statement: string,
-  signature: string,
-  answer: { readonly rawHash: string; readonly evidence: readonly Evidence[] },
-): Promise<void> {
-  const session = await readSigned(statement, signature);
-  await checkDevices(session, answer.evidence);
-  await checkSignature(session, { ...answer, timestamp: null });
+export async function answerChecker(statement: string, evidence: readonly Evidence[]): Promise<CheckAnswer> {
+  const session = await readHeld(statement);
+  await checkDevices(session, evidence);
+  return async (signature, rawHash) => {
+    const answer = { rawHash, evidence, timestamp: null };
+    await checkSignature({ ...session, signature: signatureOf(signature) }, answer);
+  };
 }

@@ -173,21 +173,15 @@ async function readShort(
   if (Object.keys(more).length > 0) throw bad('the short form has two members: statement_sha256 and signature');
   if (held === null)
     throw new CheckFailure('cpu_missing', 'the short form names a session, and the caller holds no verified one');
-  const session = await readSigned(held.statement, signature);
+  const session = { ...(await readHeld(held.statement)), signature: signatureOf(signature) };
   if (statement_sha256 !== toHex(session.digest))
     throw new CheckFailure('cpu_missing', 'the short form names another session than the one that the caller holds');
   return passed('the short form, of the session that the caller verified before', { session, evidence: null });
 }
 
-/** A statement that was verified before, with the signature over one response. @throws {CheckFailure} cpu_malformed */
-export async function readSigned(text: string, signature: unknown): Promise<Session> {
-  return {
-    statement: parsed(text),
-    digest: await sha256(utf8(text)),
-    gpu: null,
-    signature: signatureOf(signature),
-    launch: null,
-  };
+/** A statement that was verified before. @throws {CheckFailure} cpu_malformed */
+export async function readHeld(text: string): Promise<Session> {
+  return { statement: parsed(text), digest: await sha256(utf8(text)), gpu: null, signature: null, launch: null };
 }
 
 function recordOf(member: unknown): Readonly<Record<string, unknown>> {
@@ -232,7 +226,8 @@ async function launchOf({ launch: named }: Statement, launch: unknown): Promise<
   return launch;
 }
 
-function signatureOf(value: unknown): Uint8Array {
+/** @throws {CheckFailure} cpu_malformed */
+export function signatureOf(value: unknown): Uint8Array {
   try {
     const signature = fromBase64(typeof value === 'string' ? value.slice(0, 2 * SIGNATURE_BYTES) : '');
     if (signature.length === SIGNATURE_BYTES) return signature;

@@ -9,7 +9,7 @@ import { until } from '../../../sidecar/common/lock.ts';
 import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
 import { createSessions, SessionBusy, SessionChanged, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { appraiseSession } from '../../../verify/cpu.ts';
-import { checkAnswer } from '../../../verify/service.ts';
+import { answerChecker } from '../../../verify/service.ts';
 import { freshNonce, never } from '../../support/attest.ts';
 import { eventually, type Folder, temporaryFolder } from '../../support/harness.ts';
 
@@ -61,7 +61,8 @@ async function signed(by: Sessions, of: Attester = attester) {
   const { statement } = by.current as Session;
   const signature = await by.signerIn(idOf(statement))?.(nonce, evidence);
   if (signature == null) return null;
-  await checkAnswer(statement, signature.signature, { rawHash: nonce, evidence });
+  const check = await answerChecker(statement, evidence);
+  await check(signature.signature, nonce);
   return signature;
 }
 
