@@ -26,8 +26,8 @@ export {
 export { checkRim } from './gpu/reference-values.ts';
 // The check before an attestation is forwarded.
 export { type Carried, checkReports } from './gpu/report-check.ts';
-export { answerChecker, type CheckAnswer, checkSession } from './session.ts';
 export { opaqueFormat } from './gpu/spdm/report.ts';
+export { answerChecker, type CheckAnswer, checkSession } from './session.ts';
 // Tokens, one step at a time. What parseToken returns is not yet verified.
 export { checkTokenDigests } from './token/digests.ts';
 export { NRAS_KEYS_URL, verifyTokenSignature } from './token/signature.ts';
