@@ -125,7 +125,8 @@ FROM sidecar AS demo-sidecar
 LABEL org.opencontainers.image.title="Countersign demo sidecar" \
       org.opencontainers.image.description="The sidecar with a simulated GPU and processor, for the demo"
 COPY demo/twin demo/twin
-ENV ATTESTER=simulated SIMULATED_ROOT_DIR=/var/lib/countersign/simulated-root
+ENV ATTESTER=simulated
+CMD ["node", "demo/twin/main.ts", "--root-dir", "/var/lib/countersign/simulated-root"]
 
 FROM runtime AS demo-engine-sources
 LABEL org.opencontainers.image.title="Countersign demo engine" \

@@ -6,6 +6,7 @@ import { ANY_TEXT, NODE_FLAGS } from '../gateway/base/config.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
 import { StartError } from './errors.ts';
 import { CACHE, fetchModel } from './fetch.ts';
+import type { DemoOptions } from './options.ts';
 
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 5_000;
@@ -29,14 +30,14 @@ let stopping_ms: number | null = null;
 const fetching = new AbortController();
 
 /** Resolves when the service is ready, or to the end of this process. */
-export async function launch(args: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
+export async function launch(options: DemoOptions, env: NodeJS.ProcessEnv): Promise<void> {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
     process.on(signal, () => {
       if (stopping_ms !== null && performance.now() - stopping_ms > SAME_SIGNAL_MS) end(1);
       void stop(0);
     });
   try {
-    await start(loadDemoConfig(env, args));
+    await start(loadDemoConfig(env, options));
   } catch (error) {
     // What was being fetched when the stop came.
     if (stopping_ms !== null) return;
@@ -52,7 +53,7 @@ async function start(config: DemoConfig): Promise<void> {
   const env = { ...config.env };
   if (gateway.port === 0) throw new StartError('PORT=0 is not for npm start: the address must be known');
   await mustBeFree(gateway.host, gateway.port);
-  const fetched = config.model ? await fetchModel(CACHE, say, fetching.signal) : null;
+  const fetched = config.options.model ? await fetchModel(CACHE, say, fetching.signal) : null;
   if (config.engine) {
     const port = await freePort();
     env.BACKEND_URL = `http://127.0.0.1:${port}/v1`;
@@ -63,7 +64,7 @@ async function start(config: DemoConfig): Promise<void> {
   }
   // Only the gateway has the backend's key.
   const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
-  run('sidecar', ['sidecar/main.ts'], sidecarEnv);
+  run('sidecar', config.simulated ? ['demo/twin/main.ts', ...config.options.twin] : ['sidecar/main.ts'], sidecarEnv);
   run('gateway', ['gateway/main.ts'], env, NODE_FLAGS);
 
   say(`starting ${config.engine ? 'demo engine, ' : ''}sidecar and gateway …`);
@@ -81,7 +82,8 @@ async function start(config: DemoConfig): Promise<void> {
   if (health.backend.canary.state === 'wrong')
     say('  The backend answers with NONSENSE what any model knows (docs/operate.md, the canary).');
   if (health.sidecar.simulated) say('  The GPU is SIMULATED: its signatures prove nothing about hardware.');
-  if (config.engine && !config.model) say('  The model is a demo with seeded random weights: its text is nonsense.');
+  if (config.engine && !config.options.model)
+    say('  The model is a demo with seeded random weights: its text is nonsense.');
   say('');
   say('Try it:');
   say(`  page       ${url}/`);

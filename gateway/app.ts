@@ -191,7 +191,7 @@ interface BuiltApp {
 
 /** `tracer` null: tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
-  const keys = loadKeys(config.api_keys_file, log);
+  const keys = loadKeys(config, log);
   const backends = config.backends_file === null ? null : createBackends(config.backends_file, config, log);
   // loadConfig requires BACKEND_URL where BACKENDS_FILE is not set.
   const backend = backends ?? createBackend({ ...config, backend_url: config.backend_url as string });
@@ -282,13 +282,14 @@ function openSidecar(
   checker: Checker,
   sealing: () => SealingKeys | null,
 ): Sidecar {
-  return createSidecar({
+  const sidecar: Sidecar = createSidecar({
     sidecar_socket: config.sidecar_socket,
     sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
     max_attestations_waiting: config.max_attestations_waiting,
     permits: createPermits({
-      max_permits: config.max_attestations_in_flight,
+      // A sidecar with several signers signs as many nonces at once.
+      max_permits: () => config.max_attestations_in_flight + (sidecar.hello?.signers ?? 1) - 1,
       max_waiting: config.max_attestations_waiting,
     }),
     allow_simulated: config.allow_simulated,
@@ -305,8 +306,9 @@ function openSidecar(
     onKeys: (keys) => sealing()?.received(keys),
     onSession: ({ statement }) => sealing()?.sessionNames(statement),
     onSigned: telemetry.signed,
-    batches: config.batch === 'auto',
+    batches: config.batch !== 'off',
   });
+  return sidecar;
 }
 
 /**

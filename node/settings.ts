@@ -74,6 +74,15 @@ export function parseVariables<Schema extends z.ZodType>(
   throw new ConfigError(absent ? `${name} is required` : `${name} ${issue?.message ?? 'is wrong'}`);
 }
 
+/** @param removed settings that are gone, and what replaces each. @throws {ConfigError} for one that is still set. */
+export function refuseRemoved(
+  env: Readonly<Record<string, string | undefined>>,
+  removed: ReadonlyMap<string, string>,
+): void {
+  for (const [name, instead] of removed)
+    if (env[name]) throw new ConfigError(`${name} is no longer a setting: ${instead}`);
+}
+
 /** Settings by the lower-case names of their variables; null for a variable without a default that is not set. */
 export type Settings<Parsed> = {
   readonly [Name in keyof Parsed & string as Lowercase<Name>]-?: undefined extends Parsed[Name]

@@ -48,6 +48,8 @@ const helloSchema = z.strictObject({
   token_keys: z.strictObject({ keys: z.array(z.record(z.string(), z.unknown())).max(16) }).optional(),
   /** The processor whose evidence responses carry; null without one. */
   cpu: z.strictObject({ type: z.string().min(1).max(32) }).nullable(),
+  /** How many nonces are signed at once; absent: one. */
+  signers: z.number().int().min(2).max(MAX_DEVICES).optional(),
   trouble: unavailableSchema,
 });
 

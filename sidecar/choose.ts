@@ -1,5 +1,4 @@
 // Chooses what the configuration names: the attester, and the collector of the processor's evidence.
-import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
@@ -20,7 +19,7 @@ import { refusal } from './driver/errors.ts';
 import { SWITCH_CONTROL } from './driver/nscq.ts';
 import { readsNewFormat } from './driver/versions.ts';
 
-/** @throws {AttesterError} when the named attester cannot run here. @throws {ConfigError} without the simulators. */
+/** @throws {AttesterError} when the named attester cannot run here. @throws {ConfigError} for the simulated one. */
 export async function createAttester(config: SidecarConfig, log: Logger): Promise<Attester> {
   const nvml = {
     library: config.nvml_library,
@@ -47,14 +46,10 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
   const onVersion = (version: string) => log.info({ version }, 'nvattest');
   const onChoice = (attester: string, reason: string) => log.info({ attester, reason }, 'attester chosen');
   switch (config.attester) {
-    case 'simulated': {
-      const { createSimulatedAttester } = await ofTheDemo(import('../demo/twin/gpu.ts'));
-      return createSimulatedAttester({
-        rootDir: config.simulated_root_dir,
-        collectionMs: config.simulated_collection_ms,
-        devices: config.simulated_gpus,
-      });
-    }
+    case 'simulated':
+      throw new ConfigError(
+        'ATTESTER=simulated is for demo/twin/main.ts, which the image of the target demo-sidecar runs',
+      );
     case 'nvtrust':
       return inOrder(
         [
@@ -85,15 +80,6 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
         service_key_file: config.nras_service_key_file ?? undefined,
       });
   }
-}
-
-/** The simulators, which are loaded only where ATTESTER=simulated. The images for production do not hold them. @throws {ConfigError} */
-async function ofTheDemo<T>(module: Promise<T>): Promise<T> {
-  return module.catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code !== 'ERR_MODULE_NOT_FOUND') throw cause;
-    const words = 'ATTESTER=simulated needs demo/twin, which is not here: the image of the target demo-sidecar has it';
-    throw new ConfigError(words, { cause });
-  });
 }
 
 /** Failures of this installation, which the next attester may not share. All others are the machine's, and every attester has them. */
@@ -255,22 +241,7 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
 
 // The processor's evidence.
 
-/** @param launch the launch file's text; null without one. @returns null: CPU_EVIDENCE is off. @throws {ConfigError} without the simulators. */
-export async function createCpuCollector(
-  config: SidecarConfig,
-  launch: string | null,
-  log: Logger,
-): Promise<CpuCollector | null> {
-  if (config.cpu_evidence === 'off') return null;
-  if (config.attester === 'simulated') {
-    const { createSimulatedCpu } = await ofTheDemo(import('../demo/twin/cpu.ts'));
-    return createSimulatedCpu({
-      type: config.simulated_cpu,
-      rootDir: config.simulated_root_dir,
-      collectionMs: config.simulated_cpu_ms,
-      launch: launch === null ? null : hash('sha256', launch, 'buffer'),
-    });
-  }
+export function createCpuCollector(config: SidecarConfig, log: Logger): CpuCollector {
   const options = {
     cache_dir: join(config.collateral_dir, 'cpu'),
     fetch: globalThis.fetch,

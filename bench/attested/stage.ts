@@ -62,7 +62,7 @@ export async function openStage(folder: string, options: StageOptions): Promise<
   const port = await freePort();
   const socket = join(folder, `sidecar-${port}.sock`);
   const backendPort = await backend.port();
-  const env = { SIMULATED_GPUS: String(gpus), ...(gpus > 1 ? { SIGNERS: 'any' } : {}) };
+  const env: Record<string, string> = gpus > 1 ? { SIGNERS: 'any' } : {};
   const processes =
     kind === 'receipt'
       ? {
@@ -71,12 +71,8 @@ export async function openStage(folder: string, options: StageOptions): Promise<
           }),
         }
       : {
-          proxy: startGateway(
-            'attested',
-            { port, backendPort, socket },
-            { env: { MAX_ATTESTATIONS_IN_FLIGHT: String(gpus + 1) } },
-          ),
-          sidecar: startSidecar('simulated', socket, collection_ms, { env }),
+          proxy: startGateway('attested', { port, backendPort, socket }),
+          sidecar: startSidecar('simulated', socket, collection_ms, { env, gpus }),
         };
   const aimOf = (tee: Offer['tee']): Aim => ({
     port,

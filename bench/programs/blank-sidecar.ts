@@ -12,7 +12,7 @@ import { createQuickAttester } from './quick-device.ts';
 
 const config = loadConfig(process.env);
 const log = pino({ name: 'sidecar', level: config.log_level });
-const attester = await createQuickAttester(config.simulated_root_dir);
+const attester = await createQuickAttester(process.argv[2] ?? `${config.sidecar_socket}.root`);
 const scheduler = createScheduler(attester, {
   ...config,
   check: (collected, nonce) => checkCollected(collected, nonce, attester),

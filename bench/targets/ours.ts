@@ -1,8 +1,8 @@
 // Our gateway, as an operator runs it: without tee, and with it over a simulated GPU. Of this checkout, or of an earlier one.
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePort, ROOT, type StartOptions, startNode } from '../system/process.ts';
+import { freePort, ROOT, type StartOptions, start, startNode } from '../system/process.ts';
 import { ready, type TargetKind, type Where } from './target.ts';
 
 /** `quick` is the real session, queue and check over a device that signs at the cost of a hash. */
@@ -12,6 +12,8 @@ type SidecarKind = 'simulated' | 'quick';
 interface More extends Pick<StartOptions, 'env'> {
   /** The checkout whose files, packages and flags of Node it has; by default this one. */
   readonly root?: string;
+  /** Of a simulated machine. */
+  readonly gpus?: number;
 }
 
 export interface GatewayStart {
@@ -68,29 +70,42 @@ export function startGateway(name: string, { port, backendPort, socket }: Gatewa
       ALLOW_SIMULATED: '1',
       LOG_LEVEL: 'info',
       CANARY_INTERVAL_MS: '0',
-      // More than there are at once by default.
-      MAX_STREAMS: '8192',
+      // More streams than there are at once by default.
+      ...(isEarlier(root) ? { MAX_STREAMS: '8192' } : { MAX_CONCURRENT_REQUESTS: '16384' }),
       ...more.env,
     },
   });
 }
 
 export function startSidecar(kind: SidecarKind, socket: string, collection_ms = 0, more: More = {}) {
-  const { root = ROOT } = more;
-  return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/programs/blank-sidecar.ts', {
+  const { root = ROOT, gpus = 1 } = more;
+  const root_dir = `${socket}.root`;
+  const earlier = isEarlier(root);
+  const simulated = earlier
+    ? { SIMULATED_COLLECTION_MS: String(collection_ms), SIMULATED_ROOT_DIR: root_dir, SIMULATED_GPUS: String(gpus) }
+    : {};
+  const options = ['--root-dir', root_dir, '--collection-ms', String(collection_ms), '--gpus', String(gpus)];
+  const script =
+    kind === 'quick'
+      ? ['bench/programs/blank-sidecar.ts', root_dir]
+      : earlier
+        ? ['sidecar/main.ts']
+        : ['demo/twin/main.ts', ...options];
+  return start([process.execPath, ...flagsOf(root, 'sidecar'), ...profiling(`sidecar ${kind}`), ...script], {
     cwd: root,
-    flags: [...flagsOf(root, 'sidecar'), ...profiling(`sidecar ${kind}`)],
     env: {
       SIDECAR_SOCKET: socket,
       ATTESTER: 'simulated',
-      SIMULATED_COLLECTION_MS: String(collection_ms),
-      SIMULATED_ROOT_DIR: `${socket}.root`,
+      ...simulated,
       LOG_LEVEL: 'info',
       CANARY_INTERVAL_MS: '0',
       ...more.env,
     },
   });
 }
+
+/** A checkout from before the simulated machine had options. */
+const isEarlier = (root: string): boolean => !existsSync(join(root, 'demo/twin/options.ts'));
 
 /** The flags of Node in the npm script that starts it. */
 function flagsOf(root: string, script: 'gateway' | 'sidecar'): string[] {

@@ -1,4 +1,4 @@
-// SIMULATED_CPU: a software twin of a confidential VM's processor, for the demo and the tests. It proves the format, and nothing else.
+// A software twin of a confidential VM's processor, for the demo and the tests. It proves the format, and nothing else.
 import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// ATTESTER=simulated: a software twin of an H100 for the demo and the tests. It proves the format, and nothing else.
+// A software twin of an H100 for the demo and the tests. It proves the format, and nothing else.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';

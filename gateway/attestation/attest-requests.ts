@@ -54,8 +54,8 @@ const tooMany = (batches: boolean) =>
   new Problem(
     'overloaded',
     batches
-      ? 'Too many answers wait for a GPU signature of their own (MAX_ATTESTATIONS_WAITING). With "tee": {"batch": true} this one would have shared one.'
-      : 'Too many answers wait for their attestation (MAX_ATTESTATIONS_WAITING).',
+      ? 'Too many answers wait for a GPU signature of their own. With "tee": {"batch": true} this one would have shared one.'
+      : 'Too many answers wait for their attestation.',
     { retryAfterSeconds: 2 },
   );
 

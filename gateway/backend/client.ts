@@ -268,20 +268,14 @@ export class ResponseMeter {
   exceeds(chunk: Buffer): Problem | null {
     const { max_answer_ms, max_stream_bytes, max_stream_events } = this.#limits;
     if (performance.now() - this.#began_ms > max_answer_ms)
-      return new Problem('backend_timeout', `The answer was not complete within ${max_answer_ms} ms (MAX_ANSWER_MS).`);
+      return new Problem('backend_timeout', `The answer was not complete within ${max_answer_ms} ms.`);
     if (!this.#stream) return null;
     this.#bytes += chunk.length;
     this.#scanner.scan(chunk);
     if (this.#bytes > max_stream_bytes)
-      return new Problem(
-        'backend_bad_response',
-        `The stream is longer than ${max_stream_bytes} bytes (MAX_STREAM_BYTES).`,
-      );
+      return new Problem('backend_bad_response', `The stream is longer than ${max_stream_bytes} bytes.`);
     if (this.#scanner.events > max_stream_events)
-      return new Problem(
-        'backend_bad_response',
-        `The stream has more than ${max_stream_events} events (MAX_STREAM_EVENTS).`,
-      );
+      return new Problem('backend_bad_response', `The stream has more than ${max_stream_events} events.`);
     return null;
   }
 }

@@ -11,23 +11,18 @@ import {
   NO_ARGUMENTS,
   namesUser,
   parseVariables,
+  refuseRemoved,
   type Settings,
   settingsOf,
   socketPath,
   wholeNumber,
 } from '../../node/settings.ts';
+import { derivedFrom, LIMITS, type Limits, REMOVED } from './constants.ts';
 import { originOf } from './target.ts';
 
 // The environment variables with their meanings, values and defaults.
 
 const MiB = 1024 * 1024;
-/** The largest limit of a key, of each kind but its budget. */
-export const MAX_LIMIT = 1_000_000;
-/** The largest budget of a key. */
-export const MAX_TOKENS_PER_DAY = 1_000_000_000_000;
-/** A whole number; 0: no limit. */
-const limit = (fallback: number) => integer(fallback, 0, MAX_LIMIT);
-const limitPerKey = wholeNumber(0, MAX_LIMIT).optional();
 const flag = z
   .enum(['0', '1'])
   .default('0')
@@ -80,30 +75,10 @@ export const schema = z.object({
     .describe('API keys, one a line; without it everybody who can connect may ask'),
   MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
   MAX_ANSWER_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest answer attested, or searched for `usage`'),
-  MAX_CONNECTIONS: integer(8192, 1, 1_000_000).describe('Open connections, idle ones included'),
   MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once'),
-  MAX_CONCURRENT_PER_KEY: limitPerKey.describe('Requests at once of one key (`concurrent=`)'),
-  MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe('Requests a second of one key (`rps=`)'),
-  MAX_TOKENS_PER_DAY_PER_KEY: integer(0, 0, MAX_TOKENS_PER_DAY).describe(
-    'Tokens a day (UTC) of one key (`tokens-per-day=`)',
-  ),
   MAX_HELD_BYTES: integer(160 * MiB, MiB, 1024 * 1024 * MiB).describe(
     'Memory for all bodies and answers together; with tee each counts four times',
   ),
-  MAX_HELD_BYTES_PER_KEY: wholeNumber(0, 1024 * 1024 * MiB)
-    .optional()
-    .describe('The part of that for one key'),
-  MAX_STREAMS: integer(2048, 1, 1_000_000).describe('Streams at once'),
-  MAX_STREAMS_PER_KEY: limitPerKey.describe('Streams at once of one key (`streams=`)'),
-  MAX_TEE_PER_KEY: limitPerKey.describe('Requests with tee at once of one key (`tee=`)'),
-  MAX_STREAM_BYTES: integer(256 * MiB, 1024, 1024 * 1024 * MiB).describe('The longest stream'),
-  MAX_STREAM_EVENTS: integer(1_000_000, 1, 1_000_000_000).describe('The most events of a stream'),
-  MAX_ANSWER_MS: integer(3_600_000, 100, 86_400_000).describe('The longest time for an answer'),
-  WRITE_STALL_MS: integer(60_000, 100, 86_400_000).describe('How long a client may read nothing of its answer'),
-  MAX_VERIFY_BYTES: integer(16 * MiB, 1024, 64 * MiB).describe('The largest body of the verify endpoint'),
-  MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe('Verifications in the queue'),
-  MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications a second from one address; 0: no limit'),
-  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest verification, and the longest wait before it'),
   CLIENT_ADDRESS_HEADER: z
     .string()
     .regex(/^[a-z0-9-]{1,64}$/i, 'must be the name of a header')
@@ -111,14 +86,13 @@ export const schema = z.object({
     .optional()
     .describe('The header in which your proxy names the client’s address'),
   BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000).describe('The backend’s longest silence'),
-  SIDECAR_WAIT_MS: integer(15_000, 0, 60_000).describe('How long a request with tee waits for a sidecar that is away'),
   ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
     'The longest time from an answer’s end to its attestation',
   ),
-  MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe('Attestations asked of the sidecar at once'),
-  MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe('Answers that wait for their attestation'),
-  BATCH: z.enum(['auto', 'off']).default('auto').describe('`off`: answers never share a GPU signature'),
-  BATCH_PER_KEY: flag.describe('`1`: only answers to one API key share signatures'),
+  BATCH: z
+    .enum(['auto', 'per-key', 'off'])
+    .default('auto')
+    .describe('`per-key`: only answers to one API key share a GPU signature; `off`: none do'),
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
     'How long an attestation is kept for `GET …/attestation`',
   ),
@@ -127,17 +101,12 @@ export const schema = z.object({
     .url({ protocol: /^(redis|rediss|valkey|valkeys)$/, error: 'must be a URL such as redis://127.0.0.1:6379' })
     .optional()
     .describe('A Valkey or Redis server that several gateways share: `redis://127.0.0.1:6379`'),
-  ATTESTATION_STORE_TIMEOUT_MS: integer(500, 10, 60_000).describe('How long to wait for that server'),
   AUDIT_LOG: z
     .string()
     .min(1)
     .transform((file) => resolve(file))
     .optional()
     .describe('The audit log’s file'),
-  AUDIT_LOG_BYTES: integer(64 * MiB, 64 * 1024, 1024 * MiB).describe(
-    'The size at which the audit log goes on in a new file',
-  ),
-  AUDIT_LOG_FILES: integer(64, 0, 1_000_000).describe('Full files to keep; 0: all'),
   CANARY_INTERVAL_MS: integer(300_000, 0, 86_400_000).describe(
     'How often the gateway asks the backend a known question; 0: never',
   ),
@@ -184,10 +153,6 @@ export const schema = z.object({
     .describe(
       'Origins of web pages that may ask, with commas between, or `*`; by default any with API keys, else this machine’s',
     ),
-  HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000).describe('How long a client may take to send its headers'),
-  REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000).describe(
-    'How long a client may take to send its whole request',
-  ),
   DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
   LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one a request, never content'),
 });
@@ -223,7 +188,8 @@ export interface TlsFiles {
 
 /** Settings by their variables' names in lower case. Settings that belong together are one member. */
 export interface GatewayConfig
-  extends Omit<Settings<z.output<typeof schema>>, 'backend_api_key_file' | keyof TlsFiles> {
+  extends Omit<Settings<z.output<typeof schema>>, 'backend_api_key_file' | keyof TlsFiles>,
+    Limits {
   /** null: plain HTTP. */
   readonly tls: TlsFiles | null;
   readonly tracing: boolean;
@@ -236,30 +202,14 @@ export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
-/** Settings that are gone, and what replaces each. */
-const REMOVED: ReadonlyMap<string, string> = new Map([
-  [
-    'WORKERS',
-    'start a second gateway with the same ATTESTATION_STORE_URL, on the same port (REUSE_PORT=1) or behind a balancer',
-  ],
-]);
-
-/** @throws {ConfigError} for a removed setting that is still set. */
-function checkRemoved(env: NodeJS.ProcessEnv): void {
-  for (const [name, instead] of REMOVED)
-    if (env[name]) throw new ConfigError(`${name} is no longer a setting: ${instead}`);
-}
-
 /** @throws {ConfigError} */
 export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
-  checkRemoved(env);
+  refuseRemoved(env, REMOVED);
   const e = parseVariables(schema, env);
   if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
   if (e.MAX_HELD_BYTES < e.MAX_BODY_BYTES)
     throw new ConfigError(`MAX_HELD_BYTES must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
-  if (e.MAX_HELD_BYTES_PER_KEY && e.MAX_HELD_BYTES_PER_KEY < e.MAX_BODY_BYTES)
-    throw new ConfigError(`MAX_HELD_BYTES_PER_KEY must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
   if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
   if (e.REUSE_PORT && e.ATTESTATION_STORE_URL === undefined)
@@ -271,17 +221,13 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
   const settings = settingsOf(schema, e);
   const { tls_cert_file, tls_key_file } = settings;
-  // Without API keys all clients are one caller, which may use the whole capacity.
-  const per_key = e.API_KEYS_FILE === undefined ? 0 : null;
   return {
     ...settings,
+    ...derivedFrom(e.MAX_CONCURRENT_REQUESTS),
+    ...LIMITS,
     host: withoutBrackets(e.HOST),
     metrics_host: withoutBrackets(e.METRICS_HOST),
     backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
-    max_concurrent_per_key: settings.max_concurrent_per_key ?? per_key,
-    max_streams_per_key: settings.max_streams_per_key ?? per_key,
-    max_tee_per_key: settings.max_tee_per_key ?? per_key,
-    max_held_bytes_per_key: settings.max_held_bytes_per_key ?? per_key,
     tls: tls_cert_file === null || tls_key_file === null ? null : { tls_cert_file, tls_key_file },
     tracing: isTraced(env),
   };

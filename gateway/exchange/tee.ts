@@ -103,9 +103,9 @@ export async function openTee(
 }
 
 /** The group of responses that may share a nonce with one of `owner`; null: none may. */
-function groupOf(owner: Owner, { batch, batch_per_key }: GatewayConfig): BatchGroup | null {
+function groupOf(owner: Owner, { batch }: GatewayConfig): BatchGroup | null {
   if (batch === 'off') return null;
-  return batch_per_key ? (hash('sha256', `batch ${owner}`) as BatchGroup) : 'all';
+  return batch === 'per-key' ? (hash('sha256', `batch ${owner}`) as BatchGroup) : 'all';
 }
 
 /** Waits for the end of the exchange, and drops its store entry unless the response was attested. */

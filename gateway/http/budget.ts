@@ -1,6 +1,5 @@
 // An API key's budget of LLM tokens a day: a request is refused once it is spent, and reserves what it may cost before the
 // backend is asked.
-import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import { ANYONE } from '../keys/keys.ts';
 import { type Estimate, USUAL_OUTPUT } from '../usage/budget.ts';
@@ -8,15 +7,14 @@ import { restOfDay_ms, type UsageBook } from '../usage/usage.ts';
 import type { Bindings, Middleware } from './context.ts';
 
 interface BudgetDeps {
-  readonly config: GatewayConfig;
   readonly book: UsageBook;
 }
 
 /** Rejects requests that may cost LLM tokens once the budget is spent, as far as known here. @throws {Problem} insufficient_quota */
-export function withinBudget({ config, book }: BudgetDeps): Middleware {
+export function withinBudget({ book }: BudgetDeps): Middleware {
   return ({ env }) => {
     const { caller, incoming } = env;
-    const limit = caller.limits.tokens_per_day ?? config.max_tokens_per_day_per_key;
+    const limit = caller.limits.tokens_per_day ?? 0;
     if (limit === 0 || incoming.method === 'GET' || caller === ANYONE) return;
     env.budget = limit;
     const used = book.tokensToday(caller.name);

@@ -134,7 +134,7 @@ function mayHold(permit: ConcurrencyPermit, bytes: number): boolean {
 /**
  * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate applies.
  */
-export function bounded({ config, concurrency, rates, telemetry }: AdmissionDeps): Middleware {
+export function bounded({ concurrency, rates, telemetry }: AdmissionDeps): Middleware {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
@@ -142,7 +142,7 @@ export function bounded({ config, concurrency, rates, telemetry }: AdmissionDeps
     c.env.permit = permit;
     if (telemetry.counts) c.env.watch.hold = (bytes) => mayHold(permit, bytes);
     outgoing.once('close', () => permit.release());
-    const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
+    const per_second = caller.limits.rps ?? 0;
     if (per_second === 0) return;
     return rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
   };

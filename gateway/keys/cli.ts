@@ -17,14 +17,26 @@ import {
 import { parseArgs } from 'node:util';
 import { keysFileOf } from '../base/config.ts';
 import { digestOf, type KeyLine } from './keys.ts';
-import { checkName, KeyLineError, KeysFileError, parseKeys, readLine, readSettings, writeLine } from './keys-file.ts';
+import {
+  checkName,
+  describeLine,
+  isOfEveryKey,
+  KeyLineError,
+  KeysFileError,
+  parseKeys,
+  readLine,
+  readSettings,
+  writeLine,
+} from './keys-file.ts';
 
-const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--tokens-per-day N] [--models A,B] [--admin]
+const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--tokens-per-day N] [--held-bytes N]
+                                [--models A,B] [--admin]
        countersign keys list
        countersign keys remove NAME
   --file FILE   the keys file; without it the one that API_KEYS_FILE names
 --admin       the key may use the routes that manage the backend
-add prints the new key once, on standard output. A running gateway takes the change up by itself.`;
+add prints the new key once, on standard output. A running gateway takes the change up by itself.
+A line in the file such as "* rps=5 streams=4" has the limits of every key that has none of its own; an editor writes it.`;
 
 /** Makes a key: 256 random bits behind a prefix that people and secret scanners recognise. */
 const makeKey = () => `csk-${randomBytes(32).toString('base64url')}`;
@@ -38,6 +50,7 @@ const OPTIONS = {
   streams: { type: 'string' },
   tee: { type: 'string' },
   'tokens-per-day': { type: 'string' },
+  'held-bytes': { type: 'string' },
   models: { type: 'string' },
   admin: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
@@ -71,7 +84,7 @@ function add(file: string, name: string, settings: string[]): number {
   const key = makeKey();
   const line: KeyLine = { name: checkName(name), digest: digestOf(key), limits: readSettings(settings), plain: false };
   const text = textOf(file);
-  if (parseKeys(text ?? '').some((one) => one.name === name)) throw new KeysFileError(`has a key named ${name}`);
+  if (parseKeys(text ?? '').keys.some((one) => one.name === name)) throw new KeysFileError(`has a key named ${name}`);
   replace(file, `${ended(text ?? '')}${writeLine(line)}\n`);
   console.log(key);
   console.error(`${name} was added to ${file}. This is the only time that its key is shown.`);
@@ -79,26 +92,26 @@ function add(file: string, name: string, settings: string[]): number {
 }
 
 function list(file: string): number {
-  for (const line of parseKeys(existingText(file))) {
-    const [, ...settings] = writeLine(line).split(' ');
-    console.log([line.name, ...settings, ...(line.plain ? ['(kept as a plain key)'] : [])].join(' '));
-  }
+  const { keys, defaults } = parseKeys(existingText(file));
+  if (defaults !== null) console.log(describeLine('*', defaults));
+  for (const { name, limits, plain } of keys)
+    console.log(`${describeLine(name, limits)}${plain ? ' (kept as a plain key)' : ''}`);
   return 0;
 }
 
 function remove(file: string, name: string): number {
   const text = existingText(file);
-  const lines = parseKeys(text);
-  if (!lines.some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
-  if (lines.length === 1)
+  const { keys } = parseKeys(text);
+  if (!keys.some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
+  if (keys.length === 1)
     throw new KeysFileError(
       `would hold no key, and a gateway keeps its keys then: add another first, or stop the gateway`,
     );
   // A plain key is named by its line number. Where there is one, an empty line replaces the removed one, so that no name changes.
-  const replacement = lines.some((one) => one.plain) ? [''] : [];
+  const replacement = keys.some((one) => one.plain) ? [''] : [];
   const kept = text.split('\n').flatMap((raw, i) => {
     const line = raw.trim();
-    const other = line === '' || line.startsWith('#') || readLine(line, i + 1).name !== name;
+    const other = line === '' || line.startsWith('#') || isOfEveryKey(line) || readLine(line, i + 1).name !== name;
     return other ? [raw] : replacement;
   });
   replace(file, ended(kept.join('\n')));

@@ -1,17 +1,22 @@
 // Parses the keys file and follows its changes.
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
-import { ConfigError, MAX_LIMIT, MAX_TOKENS_PER_DAY } from '../base/config.ts';
+import { ConfigError, type GatewayConfig } from '../base/config.ts';
 import { followFiles, type ReadFollowed } from './followed-files.ts';
 import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
 
-// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 tokens-per-day=100000 models=a,b admin`.
+// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 tokens-per-day=100000 held-bytes=33554432 models=a,b admin`.
+// The line `* rps=5 streams=4 …` has what applies to each key whose own line says nothing.
 
 /** A line that cannot be used. The message never quotes the line, because that may be a key. */
 export class KeyLineError extends Error {
   override readonly name = 'KeyLineError';
 }
 
+/** The largest limit of a key, of most kinds. */
+const MAX_LIMIT = 1_000_000;
+const MAX_TOKENS_PER_DAY = 1_000_000_000_000;
+const MAX_HELD_BYTES = 2 ** 40;
 const NAME = /^[A-Za-z0-9._@-]{1,64}$/;
 /** Settings that are counts, with their members of {@link KeyLimits} and their maxima. */
 const COUNTS = [
@@ -20,6 +25,7 @@ const COUNTS = [
   { name: 'streams', member: 'streams', max: MAX_LIMIT },
   { name: 'tee', member: 'tee', max: MAX_LIMIT },
   { name: 'tokens-per-day', member: 'tokens_per_day', max: MAX_TOKENS_PER_DAY },
+  { name: 'held-bytes', member: 'held_bytes', max: MAX_HELD_BYTES },
 ] as const;
 type Count = (typeof COUNTS)[number];
 const MAX_MODELS = 1_000;
@@ -42,6 +48,20 @@ export function readLine(line: string, number: number): KeyLine {
   if (scheme !== 'sha256' || !/^[0-9a-f]{64}$/i.test(hex) || rest.length > 0)
     throw new KeyLineError('a hashed key is written name:sha256: and 64 hexadecimal digits');
   return { name: checkName(name), digest: Buffer.from(hex, 'hex'), limits: readSettings(settings), plain: false };
+}
+
+/** The name of the line with the limits of every key. */
+const EVERY_KEY = '*';
+export const isOfEveryKey = (line: string): boolean => /^\*(\s|$)/.test(line);
+
+/** Parses the line `*`. @throws {KeyLineError} */
+function readDefaults(line: string): KeyLimits {
+  const limits = readSettings(line.split(/\s+/).slice(1));
+  if (limits.models !== null || limits.admin)
+    throw new KeyLineError('models and admin are given to a key by its name, not to every key');
+  if (COUNTS.every(({ member }) => limits[member] === null))
+    throw new KeyLineError('the line * has limits of every key, as in * rps=5');
+  return limits;
 }
 
 /** Parses settings such as `rps=5` and `admin`. @throws {KeyLineError} */
@@ -79,18 +99,25 @@ function readModels(value: string): ReadonlySet<string> {
   return new Set(models);
 }
 
-/** The inverse of {@link readLine}, for a hashed key. */
-export function writeLine(line: KeyLine): string {
-  const { models, admin } = line.limits;
-  const settings = COUNTS.filter(({ member }) => line.limits[member] !== null).map(
-    ({ name, member }) => `${name}=${line.limits[member]}`,
+/** The inverse of {@link readSettings}. */
+function writeSettings(limits: KeyLimits): string[] {
+  const { models, admin } = limits;
+  const settings = COUNTS.filter(({ member }) => limits[member] !== null).map(
+    ({ name, member }) => `${name}=${limits[member]}`,
   );
   if (models !== null) settings.push(`models=${[...models].join(',')}`);
   if (admin) settings.push('admin');
-  return [`${line.name}:sha256:${line.digest.toString('hex')}`, ...settings].join(' ');
+  return settings;
 }
 
-// The whole file: one key a line. Empty lines and lines that begin with # are ignored.
+/** The inverse of {@link readLine}, for a hashed key. */
+export const writeLine = ({ name, digest, limits }: KeyLine): string =>
+  [`${name}:sha256:${digest.toString('hex')}`, ...writeSettings(limits)].join(' ');
+
+/** A line for people: the key's name, or `*`, and its settings. */
+export const describeLine = (name: string, limits: KeyLimits): string => [name, ...writeSettings(limits)].join(' ');
+
+// The whole file: one key a line, and at most one line `*`. Empty lines and lines that begin with # are ignored.
 
 const MAX_KEYS = 100_000;
 
@@ -99,11 +126,17 @@ export class KeysFileError extends Error {
   override readonly name = 'KeysFileError';
 }
 
+export interface ParsedKeys {
+  readonly keys: readonly KeyLine[];
+  /** Of the line `*`; null without one. */
+  readonly defaults: KeyLimits | null;
+}
+
 /**
  * @param again the gateway has keys already, so a file that may be half-written is refused.
  * @throws {KeysFileError} for an unreadable file, a bad line (named by its number), a name or key given twice, or no key at all.
  */
-function readKeysFile(file: string, read: ReadFollowed, again: boolean): KeyLine[] {
+function readKeysFile(file: string, read: ReadFollowed, again: boolean, max_body_bytes: number): ParsedKeys {
   let text: string;
   try {
     text = read(file);
@@ -112,14 +145,18 @@ function readKeysFile(file: string, read: ReadFollowed, again: boolean): KeyLine
   }
   if (again && text !== '' && !text.endsWith('\n'))
     throw new KeysFileError('has no newline at its end, as if half-written');
-  const keys = parseKeys(text);
-  if (keys.length === 0) throw new KeysFileError('holds no key');
-  return keys;
+  const parsed = parseKeys(text, max_body_bytes);
+  if (parsed.keys.length === 0) throw new KeysFileError('holds no key');
+  return parsed;
 }
 
-/** @throws {KeysFileError} as {@link readKeysFile}, but an empty text is valid and has no keys. */
-export function parseKeys(text: string): KeyLine[] {
+/**
+ * @param max_body_bytes where it is known: a key that may hold less could never send such a body.
+ * @throws {KeysFileError} as {@link readKeysFile}, but an empty text is valid and has no keys.
+ */
+export function parseKeys(text: string, max_body_bytes = 0): ParsedKeys {
   const keys: KeyLine[] = [];
+  let defaults: KeyLimits | null = null;
   const seen = new Set<string>();
   for (const [i, raw] of text
     .replace(/^\uFEFF/, '')
@@ -127,7 +164,13 @@ export function parseKeys(text: string): KeyLine[] {
     .entries()) {
     const line = raw.trim();
     if (line === '' || line.startsWith('#')) continue;
-    const key = lineOf(line, i + 1);
+    if (isOfEveryKey(line)) {
+      if (defaults !== null) throw new KeysFileError(`line ${i + 1} is a second line ${EVERY_KEY}`);
+      defaults = numbered(i + 1, () => checkHeld(readDefaults(line), max_body_bytes));
+      continue;
+    }
+    const key = numbered(i + 1, () => readLine(line, i + 1));
+    numbered(i + 1, () => checkHeld(key.limits, max_body_bytes));
     const hex = key.digest.toString('hex');
     if (seen.has(key.name) || seen.has(`:${hex}`))
       throw new KeysFileError(`line ${i + 1} repeats the name or the key of a line above`);
@@ -135,12 +178,20 @@ export function parseKeys(text: string): KeyLine[] {
     keys.push(key);
     if (keys.length > MAX_KEYS) throw new KeysFileError(`holds more than ${MAX_KEYS} keys`);
   }
-  return keys;
+  return { keys, defaults };
 }
 
-function lineOf(line: string, number: number): KeyLine {
+/** @throws {KeyLineError} */
+function checkHeld(limits: KeyLimits, max_body_bytes: number): KeyLimits {
+  if (limits.held_bytes !== null && limits.held_bytes !== 0 && limits.held_bytes < max_body_bytes)
+    throw new KeyLineError(`held-bytes is 0 (no limit) or not less than MAX_BODY_BYTES (${max_body_bytes})`);
+  return limits;
+}
+
+/** Reads a part of a line, whose number an error names. @throws {KeysFileError} */
+function numbered<T>(number: number, read: () => T): T {
   try {
-    return readLine(line, number);
+    return read();
   } catch (error) {
     if (error instanceof KeyLineError) throw new KeysFileError(`line ${number}: ${error.message}`);
     throw error;
@@ -149,17 +200,21 @@ function lineOf(line: string, number: number): KeyLine {
 
 // Loads the keys file and follows it: a changed file takes effect within two seconds, and an invalid one changes nothing.
 
-/** `file` null: no key is required. @throws {ConfigError} when the file cannot be used. */
-export function loadKeys(file: string | null, log: Logger, poll_ms?: number): Keys {
-  if (file === null) return OPEN;
-  const path = resolve(file);
+/** `api_keys_file` null: no key is required. @throws {ConfigError} when the file cannot be used. */
+export function loadKeys(
+  { api_keys_file, max_body_bytes }: Pick<GatewayConfig, 'api_keys_file' | 'max_body_bytes'>,
+  log: Logger,
+  poll_ms?: number,
+): Keys {
+  if (api_keys_file === null) return OPEN;
+  const path = resolve(api_keys_file);
   let table: ReturnType<typeof tableOf> | null = null;
   const close = followFiles((read) => {
     try {
-      const lines = readKeysFile(path, read, table !== null);
-      if (table !== null) log.info({ keys: lines.length }, 'API_KEYS_FILE was read again');
-      table = tableOf(lines);
-      warnAboutPlainKeys(lines, log);
+      const { keys, defaults } = readKeysFile(path, read, table !== null, max_body_bytes);
+      if (table !== null) log.info({ keys: keys.length }, 'API_KEYS_FILE was read again');
+      table = tableOf(keys, defaults ?? undefined);
+      warnAboutPlainKeys(keys, log);
     } catch (error) {
       if (!(error instanceof KeysFileError)) throw error;
       if (table === null) throw new ConfigError(`API_KEYS_FILE ${error.message}`, { cause: error });

@@ -10,7 +10,7 @@ import { withoutQuery } from '../base/target.ts';
 /** The owner of attestations: a digest of the API key, never the key itself. */
 export type Owner = string;
 
-/** The limits of one key. null: the gateway's default for all keys. 0: no limit. */
+/** The limits of one key. null: its line says nothing, and the line `*` or the gateway's default applies. 0: no limit. */
 export interface KeyLimits {
   /** Requests in any second. */
   readonly rps: number | null;
@@ -22,6 +22,8 @@ export interface KeyLimits {
   readonly tee: number | null;
   /** LLM tokens in and out of one day (UTC). */
   readonly tokens_per_day: number | null;
+  /** Bytes of requests and responses in the gateway at once. */
+  readonly held_bytes: number | null;
   /** null: every model that the backend has. */
   readonly models: ReadonlySet<string> | null;
   /** The key may use the routes that manage the backend. */
@@ -41,12 +43,40 @@ export const NO_LIMITS: KeyLimits = {
   streams: null,
   tee: null,
   tokens_per_day: null,
+  held_bytes: null,
   models: null,
   admin: false,
 };
 
-/** The one caller where no keys are configured. Every client is then on this machine, and may manage the backend. */
-export const ANYONE: Caller = { owner: 'anyone', name: 'anyone', limits: { ...NO_LIMITS, admin: true } };
+/** The one caller where no keys are configured. Every client is then on this machine, may manage the backend and use the whole capacity. */
+export const ANYONE: Caller = {
+  owner: 'anyone',
+  name: 'anyone',
+  limits: {
+    rps: 0,
+    concurrent: 0,
+    streams: 0,
+    tee: 0,
+    tokens_per_day: 0,
+    held_bytes: 0,
+    models: null,
+    admin: true,
+  },
+};
+
+/** The limits of a key, with those of the line `*` where its own line says nothing. */
+function withDefaults(own: KeyLimits, defaults: KeyLimits): KeyLimits {
+  return {
+    rps: own.rps ?? defaults.rps,
+    concurrent: own.concurrent ?? defaults.concurrent,
+    streams: own.streams ?? defaults.streams,
+    tee: own.tee ?? defaults.tee,
+    tokens_per_day: own.tokens_per_day ?? defaults.tokens_per_day,
+    held_bytes: own.held_bytes ?? defaults.held_bytes,
+    models: own.models,
+    admin: own.admin,
+  };
+}
 
 /** One key as the file holds it. */
 export interface KeyLine {
@@ -81,14 +111,15 @@ type KeyTable = (digest: Buffer) => Caller | null;
 /**
  * The table is keyed by a hash under a secret of this process: the time of a look-up reveals nothing about the digests, and does not grow
  * with the number of keys. HMAC would add nothing, because all messages have one length, and would cost ten times as much.
+ * @param defaults the limits of the line `*`
  */
-export function tableOf(lines: readonly KeyLine[]): KeyTable {
+export function tableOf(lines: readonly KeyLine[], defaults = NO_LIMITS): KeyTable {
   const secret = randomBytes(32).toString('hex');
   const blind = (digest: Buffer) => hash('sha256', secret + digest.toString('hex'), 'base64');
   const callers = new Map(
     lines.map(({ name, digest, limits }) => [
       blind(digest),
-      { digest, caller: { owner: digest.toString('base64url'), name, limits } },
+      { digest, caller: { owner: digest.toString('base64url'), name, limits: withDefaults(limits, defaults) } },
     ]),
   );
   return (digest) => {

@@ -12,11 +12,6 @@ type ConcurrencySettings = Pick<
   | 'max_attestations_waiting'
   | 'max_body_bytes'
   | 'max_answer_bytes'
-  // Per key. 0: no limit. null: half of the total, so that no single key can take everything.
-  | 'max_concurrent_per_key'
-  | 'max_streams_per_key'
-  | 'max_tee_per_key'
-  | 'max_held_bytes_per_key'
 >;
 
 /**
@@ -76,13 +71,11 @@ export function createConcurrency(limits: ConcurrencySettings): Concurrency {
   const total = { requests: 0, streams: 0, bytes: 0 };
   const keys = new Map<string, Counts>();
   const per_key: PerKey = {
-    requests: limits.max_concurrent_per_key ?? half(limits.max_concurrent_requests),
-    streams: limits.max_streams_per_key ?? half(limits.max_streams),
-    tee: limits.max_tee_per_key ?? half(limits.max_attestations_waiting),
-    // The default is never less than one request may need.
-    bytes:
-      limits.max_held_bytes_per_key ??
-      Math.min(limits.max_held_bytes, Math.max(half(limits.max_held_bytes), largestRequest(limits))),
+    requests: half(limits.max_concurrent_requests),
+    streams: half(limits.max_streams),
+    tee: half(limits.max_attestations_waiting),
+    // Never less than one request may need.
+    bytes: Math.min(limits.max_held_bytes, Math.max(half(limits.max_held_bytes), largestRequest(limits))),
   };
   return {
     get running() {
@@ -98,7 +91,7 @@ interface Total {
   bytes: number;
 }
 
-/** The limits of a key whose line in the keys file sets none. 0: no limit. */
+/** The limits of a key for which the keys file sets none: half of the total, so that no single key can take everything. */
 type PerKey = Readonly<Counts>;
 
 class LocalPermit implements ConcurrencyPermit {
@@ -141,7 +134,7 @@ class LocalPermit implements ConcurrencyPermit {
   stream(): void {
     if (this.#released) return;
     if (this.#total.streams >= this.#limits.max_streams)
-      throw overloaded('The gateway has as many streams as it may (MAX_STREAMS).');
+      throw overloaded('The gateway has as many streams as it may (half of MAX_CONCURRENT_REQUESTS).');
     within(this.#key.streams, this.#caller.limits.streams ?? this.#perKey.streams, 'streams');
     this.#streams = 1;
     this.#total.streams++;
@@ -159,11 +152,11 @@ class LocalPermit implements ConcurrencyPermit {
     if (this.#released) return;
     if (this.#total.bytes + bytes + announced > this.#limits.max_held_bytes)
       throw overloaded('The gateway holds as many bytes of requests and answers as it may (MAX_HELD_BYTES).');
-    const limit = this.#perKey.bytes;
+    const limit = this.#caller.limits.held_bytes ?? this.#perKey.bytes;
     if (limit > 0 && this.#key.bytes + bytes + announced > limit)
       throw new Problem(
         'rate_limit_exceeded',
-        `This API key may have ${limit} bytes in the gateway at once (MAX_HELD_BYTES_PER_KEY).`,
+        `This API key may have ${limit} bytes in the gateway at once (held-bytes).`,
         { retryAfterSeconds: 1 },
       );
     this.#bytes += bytes;
@@ -220,8 +213,8 @@ export class OwnerLimit {
 // A concurrency limit with a bounded, fair queue, for a resource that serves few requests at once: the GPU or a thread.
 
 export interface PermitLimits {
-  /** Permits that are granted at the same time. */
-  readonly max_permits: number;
+  /** Permits that are granted at the same time; a function where that changes. */
+  readonly max_permits: number | (() => number);
   /** Requests in the queue, of all owners in total. */
   readonly max_waiting: number;
 }
@@ -251,6 +244,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
   const queues = new Map<string, Set<Request>>();
   /** Granted permits by owner. */
   const held = new Map<string, number>();
+  const permitted = typeof max_permits === 'function' ? max_permits : () => max_permits;
   let granted = 0;
   let waiting = 0;
 
@@ -296,9 +290,13 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     return true;
   }
 
-  /** Grants a free permit. It checks no more owners than there are permits, because the first owner without one is chosen. */
+  /** Grants the free permits. */
   function next(): void {
-    if (granted >= max_permits) return;
+    while (waiting > 0 && granted < permitted()) grantOne();
+  }
+
+  /** Checks no more owners than there are permits, because the first owner without one is chosen. */
+  function grantOne(): void {
     let chosen: string | null = null;
     let fewest = Number.POSITIVE_INFINITY;
     for (const owner of queues.keys()) {
@@ -321,7 +319,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     },
     acquire(owner, start, refused) {
       const request: Request = { start, refused, state: 'waiting' };
-      if (granted < max_permits) grant(owner, request);
+      if (waiting === 0 && granted < permitted()) grant(owner, request);
       else enqueue(owner, request);
       return () => {
         const { state } = request;

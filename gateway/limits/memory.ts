@@ -56,13 +56,13 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
     ['process', PROCESS_BYTES + heap_bytes, null],
     ['reading large bodies', (OFFLOAD_HEAP_MB + OFFLOAD_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, null],
     ['checking the sidecar', (CHECKING_HEAP_MB + CHECKING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, null],
-    ['verifications', quickThread + slowThread + verifier.quick_bytes + verifier.slow_bytes, 'MAX_VERIFY_BYTES'],
+    ['verifications', quickThread + slowThread + verifier.quick_bytes + verifier.slow_bytes, null],
     ['unserved requests', UNSERVED_COPIES * MAX_UNSERVED_BYTES, null],
     ['sealed requests not opened', MAX_UNOPENED_BYTES, null],
     ['bodies and answers', HELD_COPIES * settings.max_held_bytes, 'MAX_HELD_BYTES'],
     ['kept attestations', STORE_COPIES * settings.attestation_store_bytes, 'ATTESTATION_STORE_BYTES'],
-    ['connections', settings.max_connections * CONNECTION_BYTES, 'MAX_CONNECTIONS'],
-    ['streams', settings.max_streams * STREAM_BYTES, 'MAX_STREAMS'],
+    ['connections', settings.max_connections * CONNECTION_BYTES, 'MAX_CONCURRENT_REQUESTS'],
+    ['streams', settings.max_streams * STREAM_BYTES, 'MAX_CONCURRENT_REQUESTS'],
   ];
   return parts.map(([name, bytes, setting]) => ({ name, bytes, setting }));
 }
@@ -106,7 +106,7 @@ function descriptorLimit(): number | null {
 }
 
 /**
- * Returns how many client connections this process takes: MAX_CONNECTIONS, or fewer where no descriptors would be left
+ * Returns how many client connections this process takes: twice MAX_CONCURRENT_REQUESTS, or fewer where no descriptors would be left
  * for the backend. A running request needs one of those.
  */
 export function connectionsWithin(
@@ -121,7 +121,7 @@ export function connectionsWithin(
   if (connections < wanted)
     log.warn(
       { descriptors: limit, connections, wanted },
-      `fewer connections than MAX_CONNECTIONS: raise the limit of open files (ulimit -n) to ${wanted + backend + OTHER_DESCRIPTORS}`,
+      `fewer connections than twice MAX_CONCURRENT_REQUESTS: raise the limit of open files (ulimit -n) to ${wanted + backend + OTHER_DESCRIPTORS}`,
     );
   return connections;
 }

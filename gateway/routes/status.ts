@@ -103,7 +103,7 @@ export function openapi(c: Context): Response {
 
 // GET /usage: the usage of the caller's API key, by day and model.
 
-export function usage({ book, config }: Pick<StatusDeps, 'book' | 'config'>) {
+export function usage({ book }: Pick<StatusDeps, 'book'>) {
   return async (c: Context): Promise<Response> => {
     const { caller } = c.env;
     if (caller === ANYONE)
@@ -111,7 +111,7 @@ export function usage({ book, config }: Pick<StatusDeps, 'book' | 'config'>) {
     const records = [...(await book.records(caller.name))].sort(byDayAndModel);
     const today = records.filter(({ day }) => day === dayOf(Date.now())).map(({ amounts }) => amounts);
     const spent = today.reduce(sum, NOTHING);
-    const limit = caller.limits.tokens_per_day ?? config.max_tokens_per_day_per_key;
+    const limit = caller.limits.tokens_per_day ?? 0;
     return c.json({
       key: caller.name,
       tokens_per_day: limit === 0 ? null : limit,

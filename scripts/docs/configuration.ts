@@ -1,6 +1,7 @@
 // docs/configuration.md: every variable of every process, from the schemas that validate them.
 import { DEMO_DEFAULTS, SIMULATED_DEFAULTS } from '../../demo/config.ts';
 import { schema as engine } from '../../demo/engine/config.ts';
+import { TWIN_OPTIONS } from '../../demo/twin/options.ts';
 import { schema as gateway } from '../../gateway/base/config.ts';
 import { schema as sidecar } from '../../sidecar/common/config.ts';
 import { namesAndDefaults, variableTable } from './variables.ts';
@@ -9,15 +10,14 @@ export function configuration(): string {
   const demo = Object.entries({ ...DEMO_DEFAULTS, ...SIMULATED_DEFAULTS }).map(
     ([name, value]) => `\`${name}=${value}\``,
   );
+  const twin = Object.entries(TWIN_OPTIONS).map(([name, option]) => `\`--${name}\` (\`${option.default}\`)`);
   return `# Configuration
 
 <!-- Made by \`npm run make docs\` from the schemas in gateway/base/config.ts and in the config.ts of the others: change it there. -->
 
 Each process reads its settings from the environment when it starts. A wrong setting stops the process with one line that names it.
 An empty one counts as unset. Names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.
-What a client gets past a limit: [limits](operate.md#limits).
-
-\`MAX_…_PER_KEY\`: 0 means no limit; a key's own setting overrides it. Without a default it is half of the service's limit; without API keys there is no limit.
+What no setting changes, the limits of API keys, and what a client gets past a limit: [limits](operate.md#limits).
 
 ## Gateway
 
@@ -42,7 +42,8 @@ NVIDIA's programs get only such variables as \`PATH\`, \`https_proxy\` and \`NVI
 ## Launcher
 
 \`npm start\` hands the variables of both processes on, with defaults of its own: ${demo.join(', ')}.
-With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. Ctrl-C gives running answers the gateway's
+With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. Options say what the simulated machine pretends to be:
+${twin.join(', ')}; \`node demo/twin/main.ts\` takes the same. Ctrl-C gives running answers the gateway's
 \`DRAIN_MS\` to end.
 
 ## Demo engine

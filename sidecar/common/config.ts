@@ -7,9 +7,9 @@ import {
   ConfigError,
   given,
   httpUrl,
-  integer,
   logLevel,
   parseVariables,
+  refuseRemoved,
   type Settings,
   settingsOf,
   socketPath,
@@ -63,24 +63,12 @@ export const schema = z.object({
     .describe(
       '`any`: one free GPU signs each nonce, not all; only with `native` or `nras`. The driver serves one at a time',
     ),
-  ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('Requests that may wait for the GPU'),
-  ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('The longest time from a request to its answer'),
-  DRAIN_MS: integer(5_000, 0, 600_000).describe('How long running attestations may take after SIGTERM'),
-  SIMULATED_ROOT_DIR: z
-    .string()
-    .min(1)
-    .default('run/simulated-root')
-    .describe('`simulated`: the folder of the test root, whose certificate is `root.pem`'),
-  SIMULATED_GPUS: integer(1, 1, 16).describe('`simulated`: the number of GPUs'),
-  SIMULATED_COLLECTION_MS: integer(0, 0, 600_000).describe('`simulated`: how long a collection takes'),
   CPU_EVIDENCE: z
     .enum(CPU_EVIDENCE)
     .default('off')
     .describe(
       'Whether the processor signs too; `auto`: where it fails, answers go without it; `required`: nothing is attested then',
     ),
-  SIMULATED_CPU: z.enum(['SEV_SNP', 'TDX']).default('SEV_SNP').describe('`simulated`: the processor that signs'),
-  SIMULATED_CPU_MS: integer(0, 0, 600_000).describe('`simulated`: how long the processor’s report takes'),
   TSM_ENTRY: z
     .string()
     .min(1)
@@ -98,13 +86,6 @@ export const schema = z.object({
     .min(1)
     .default('run/nvtrust-venv')
     .describe('`nvtrust`: the Python environment that its `install.sh` makes'),
-  NVTRUST_WORKERS: integer(2, 1, 16).describe('`nvtrust`: workers kept ready'),
-  NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1').describe('`native`, `nras`: the driver’s NVML'),
-  NSCQ_LIBRARY: z
-    .string()
-    .min(1)
-    .default('libnvidia-nscq.so.2')
-    .describe('`native`: the driver’s library for NVSwitches'),
   COLLATERAL_DIR: z
     .string()
     .min(1)
@@ -112,10 +93,6 @@ export const schema = z.object({
     .describe('`native`, `CPU_EVIDENCE`: where fetched endorsements are kept across restarts'),
   NRAS_URL: httpUrl.optional().describe('`nras`: a service other than NVIDIA’s'),
   NRAS_SERVICE_KEY_FILE: z.string().min(1).optional().describe('`nras`: a file with the service key'),
-  UV_THREADPOOL_SIZE: integer(4, 1, 1024).describe(
-    'Node’s threads; driver calls of `native` and `nras` leave one free',
-  ),
-  NVATTEST: z.string().min(1).default('nvattest').describe('`nvattest`: NVIDIA’s C++ CLI, by name or absolute path'),
   RIM_URL: httpUrl.optional().describe('A service for reference values, in place of NVIDIA’s'),
   OCSP_URL: httpUrl.optional().describe('A service for revocation, in place of NVIDIA’s'),
   NVIDIA_ATTESTATION_SERVICE_KEY: z
@@ -123,23 +100,67 @@ export const schema = z.object({
     .min(1)
     .optional()
     .describe('`nvtrust`, `nvattest`: the key that NVIDIA gives its customers'),
-  GATEWAY_URL: httpUrl.default('http://127.0.0.1:8080').describe('The gateway whose `/health` the doctor reads'),
   LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one an attestation, never content'),
 });
 
-/** Settings under their variables' names in lower case, with derived values. Folders are absolute paths. */
-export interface SidecarConfig extends Settings<z.output<typeof schema>> {
+/** Members of the configuration that no variable sets. */
+export const LIMITS = {
+  /** Requests that may wait for the GPU. */
+  attest_queue_max: 1024,
+  /** The longest time from a request to its response. */
+  attest_deadline_ms: 50_000,
+  /** How long running attestations may take after SIGTERM. */
+  drain_ms: 5_000,
+  /** nvtrust: worker processes kept ready. With two, one is at work and one warm. */
+  nvtrust_workers: 2,
+  /** Driver calls that may run at once: one less than the threads that Node has for such calls. */
+  nvml_parallel_calls: 3,
+};
+
+/** Programs and libraries of NVIDIA's, as their packages name them. */
+const PROGRAMS = {
+  nvml_library: 'libnvidia-ml.so.1',
+  nscq_library: 'libnvidia-nscq.so.2',
+  /** Found on PATH. */
+  nvattest: 'nvattest',
+};
+
+const simulated = (option: string): string => `it is the option ${option} of npm start and of demo/twin/main.ts`;
+
+/**
+ * Settings that are gone, and what replaces each, or its value now. The sidecar once had a DRAIN_MS of its own; that name is the gateway's,
+ * and may be set for both.
+ */
+export const REMOVED: ReadonlyMap<string, string> = new Map([
+  ['ATTEST_QUEUE_MAX', `at most ${LIMITS.attest_queue_max.toLocaleString('en-US')} requests wait for the GPU`],
+  ['ATTEST_DEADLINE_MS', `an attestation takes at most ${LIMITS.attest_deadline_ms / 1000} s`],
+  ['NVTRUST_WORKERS', `there are ${LIMITS.nvtrust_workers} workers`],
+  ['NVML_LIBRARY', `the driver’s ${PROGRAMS.nvml_library} is loaded; LD_LIBRARY_PATH says from where`],
+  ['NSCQ_LIBRARY', `the driver’s ${PROGRAMS.nscq_library} is loaded; LD_LIBRARY_PATH says from where`],
+  ['UV_THREADPOOL_SIZE', `Node has its 4 threads, and ${LIMITS.nvml_parallel_calls} driver calls run at once`],
+  ['NVATTEST', `the program ${PROGRAMS.nvattest} is found on PATH`],
+  ['GATEWAY_URL', 'it is the option --gateway of the doctor'],
+  ['SIMULATED_ROOT_DIR', simulated('--root-dir')],
+  ['SIMULATED_GPUS', simulated('--gpus')],
+  ['SIMULATED_COLLECTION_MS', simulated('--collection-ms')],
+  ['SIMULATED_CPU', simulated('--cpu')],
+  ['SIMULATED_CPU_MS', simulated('--cpu-ms')],
+]);
+
+type Constants = Readonly<typeof LIMITS & typeof PROGRAMS>;
+
+/** Settings under their variables' names in lower case, with derived values and constants. Folders are absolute paths. */
+export interface SidecarConfig extends Settings<z.output<typeof schema>>, Constants {
   /** The socket that systemd already listens on, instead of `sidecar_socket`; null without one. */
   readonly inherited_fd: number | null;
   /** The environment of a worker process, with RIM_URL and OCSP_URL under NVIDIA's names. */
   readonly worker_environment: ProgramEnvironment;
   readonly nvattest_environment: ProgramEnvironment;
-  /** Driver calls that may run at once: libuv's threads less one. */
-  readonly nvml_parallel_calls: number;
 }
 
 /** @throws {ConfigError} */
 export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarConfig {
+  refuseRemoved(env, REMOVED);
   const settings = settingsOf(schema, parseVariables(schema, env));
   if (settings.launch_file !== null && settings.cpu_evidence === 'off')
     throw new ConfigError('LAUNCH_FILE says what a processor vouches for: it needs CPU_EVIDENCE');
@@ -147,14 +168,14 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     throw new ConfigError(`SIGNERS=any needs ATTESTER=native or nras: with ${settings.attester} every GPU signs`);
   return {
     ...settings,
-    simulated_root_dir: resolve(settings.simulated_root_dir),
+    ...LIMITS,
+    ...PROGRAMS,
     nvtrust_venv: resolve(settings.nvtrust_venv),
     collateral_dir: resolve(settings.collateral_dir),
     tsm_entry: resolve(settings.tsm_entry),
     inherited_fd: inherited(env, pid),
     worker_environment: workerEnvironment(env, settings),
     nvattest_environment: nvattestEnvironment(env, settings),
-    nvml_parallel_calls: Math.max(1, settings.uv_threadpool_size - 1),
   };
 }
 

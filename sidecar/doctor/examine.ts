@@ -3,7 +3,7 @@ import type { SidecarConfig } from '../common/config.ts';
 import { checkCpu } from './cpu-checks.ts';
 import { checkDriver, checkLkca, checkPersistence } from './driver-checks.ts';
 import type { Finding } from './finding.ts';
-import { checkBackend } from './gateway-check.ts';
+import { checkBackend, DEFAULT_GATEWAY } from './gateway-check.ts';
 import type { Host } from './host.ts';
 import { gatherFacts } from './host.ts';
 import {
@@ -17,7 +17,7 @@ import {
 } from './node-checks.ts';
 import { checkClock, checkClockSource, checkServices, checkTrial, probeServices } from './service-checks.ts';
 
-export async function examine(host: Host, config: SidecarConfig): Promise<Finding[]> {
+export async function examine(host: Host, config: SidecarConfig, gateway_url = DEFAULT_GATEWAY): Promise<Finding[]> {
   const facts = await gatherFacts(host, config);
   const container = await containerKind(host);
   const cpu = await checkCpu(host, config, container);
@@ -40,7 +40,7 @@ export async function examine(host: Host, config: SidecarConfig): Promise<Findin
     ...(await checkClockSource(host)),
     ...(await checkSocket(host, config)),
     ...(await checkTrial(host, config)),
-    ...(await checkBackend(host, config)),
+    ...(await checkBackend(host, gateway_url)),
   ];
 }
 

@@ -3,7 +3,6 @@
 // gateway's canary sends one.
 import * as z from 'zod';
 import { readLimited } from '../../verify/service.ts';
-import type { SidecarConfig } from '../common/config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import { type Host, reasonOf } from './host.ts';
 
@@ -20,7 +19,10 @@ const healthSchema = z.looseObject({
   }),
 });
 
-export async function checkBackend(host: Host, { gateway_url }: SidecarConfig): Promise<Finding[]> {
+/** Where a gateway listens by default. */
+export const DEFAULT_GATEWAY = 'http://127.0.0.1:8080';
+
+export async function checkBackend(host: Host, gateway_url: string): Promise<Finding[]> {
   const url = `${gateway_url.replace(/\/+$/, '')}/health`;
   let text: string;
   try {
@@ -29,12 +31,12 @@ export async function checkBackend(host: Host, { gateway_url }: SidecarConfig): 
     text = Buffer.from(await readLimited(response, MAX_BYTES)).toString();
   } catch (error) {
     return [
-      skip(NAME, `no gateway answers at ${url} (${reasonOf(error)}): nobody looked at the model; GATEWAY_URL names it`),
+      skip(NAME, `no gateway answers at ${url} (${reasonOf(error)}): nobody looked at the model; --gateway names it`),
     ];
   }
   const parsed = healthSchema.safeParse(jsonOf(text));
   if (!parsed.success)
-    return [warn(NAME, `what answers at ${url} is no gateway of ours`, 'name the gateway in GATEWAY_URL')];
+    return [warn(NAME, `what answers at ${url} is no gateway of ours`, 'name the gateway: --gateway URL')];
   return [ofCanary(url, parsed.data.backend)];
 }
 

@@ -174,8 +174,7 @@ export async function checkSwitches(host: Host, { driver, mode }: Facts, contain
 // Does the chosen attester have what it needs: a Python environment, the nvattest program, or NVML?
 
 const NAME = 'attester';
-const INSTALL =
-  "install NVIDIA's package nvattest (developer.nvidia.com/nvat-downloads), or name the program in NVATTEST";
+const INSTALL = "install NVIDIA's package nvattest (developer.nvidia.com/nvat-downloads): the program must be on PATH";
 const SDK = 'nv-attestation-sdk';
 const SDK_VERSION = `import importlib.metadata as m; print(m.version('${SDK}'))`;
 

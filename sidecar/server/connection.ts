@@ -191,6 +191,7 @@ function createAnnouncements({ attester, scheduler, sessions, totals }: Connecti
       devices: [...devices],
       simulated: simulated === null ? null : { root: simulated.root + (sessions?.simulatedRoot ?? '') },
       cpu: sessions === null ? null : { type: sessions.type ?? 'unknown' },
+      ...(scheduler.signers === 1 ? {} : { signers: scheduler.signers }),
       ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
       trouble: unavailable(),
     });

@@ -28,6 +28,8 @@ interface SchedulerOptions {
 }
 
 export interface Scheduler {
+  /** How many nonces may be signed at once. */
+  readonly signers: number;
   readonly waiting: number;
   readonly running: number;
   readonly unavailable: Unavailable | null;
@@ -56,9 +58,10 @@ interface InFlight {
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
   const { attest_deadline_ms, trial_every_ms = TRIAL_EVERY_MS } = options;
   const any = options.signers === 'any';
+  const signers = () => (any ? Math.max(1, attester.devices.length) : 1);
   const queue = createQueue({
     ...options,
-    signers: () => (any ? Math.max(1, attester.devices.length) : 1),
+    signers,
     onStuck: () => circuit.open(stuck()),
   });
   const inFlight = new Map<Nonce, InFlight>();
@@ -121,6 +124,9 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   }
 
   return {
+    get signers() {
+      return signers();
+    },
     get waiting() {
       return queue.waiting;
     },

@@ -23,7 +23,7 @@ describe.skipIf('missing' in made)('a setting that is wrong', () => {
   it.each([
     ['demo-gateway', { MAX_BODY_BYTES: 'lots' }, 'MAX_BODY_BYTES'],
     ['demo-gateway', { SEALED: 'maybe' }, 'SEALED'],
-    ['demo-sidecar', { SIMULATED_COLLECTION_MS: 'fast' }, 'SIMULATED_COLLECTION_MS'],
+    ['demo-sidecar', { TWIN_OPTIONS: '--collection-ms fast' }, '--collection-ms'],
     ['demo-sidecar', { CPU_EVIDENCE: 'maybe' }, 'CPU_EVIDENCE'],
     ['ready', { READY_WAIT_S: 'soon' }, 'READY_WAIT_S'],
     ['ready', { READY_WITHOUT_ATTESTATION: 'yes' }, 'READY_WITHOUT_ATTESTATION'],

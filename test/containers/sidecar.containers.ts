@@ -33,7 +33,7 @@ describe.skipIf('missing' in made)("the sidecar's image", () => {
 
   it('holds no simulators: with ATTESTER=simulated it ends with a line', async () => {
     const flags = ['--rm', '--init', '--env', 'ATTESTER=simulated', ...HARDENED];
-    await expect(stage.docker('run', ...flags, imageOf('sidecar'))).rejects.toThrow('needs demo/twin');
+    await expect(stage.docker('run', ...flags, imageOf('sidecar'))).rejects.toThrow('is for demo/twin');
   });
 
   it.each([

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { statSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -25,10 +25,10 @@ afterEach(async () => {
 });
 
 function start(more: Record<string, string> = {}): RunningProcess {
-  return startProcess('demo/main.ts', [], {
+  const simulated = more.ATTESTER === undefined;
+  return startProcess('demo/main.ts', simulated ? ['--root-dir', join(folder.path, 'root')] : [], {
     PORT: String(port),
     SIDECAR_SOCKET: join(folder.path, 'run', 'sidecar.sock'),
-    SIMULATED_ROOT_DIR: join(folder.path, 'root'),
     ...more,
   });
 }
@@ -156,8 +156,13 @@ describe('npm start', () => {
   }, 40_000);
 
   it('serves without tee where the sidecar cannot attest, says why in one line, and prints a curl that works', async () => {
-    const NVML_LIBRARY = join(folder.path, 'no-driver.so');
-    launcher = start({ ATTESTER: 'native', NVML_LIBRARY, COLLATERAL_DIR: join(folder.path, 'collateral') });
+    // No driver's library, whatever this machine has.
+    writeFileSync(join(folder.path, 'libnvidia-ml.so.1'), '');
+    launcher = start({
+      ATTESTER: 'native',
+      LD_LIBRARY_PATH: folder.path,
+      COLLATERAL_DIR: join(folder.path, 'collateral'),
+    });
     await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
     expect(launcher.output()).toContain('\n  sidecar      runs, but cannot attest\n');
     expect(launcher.output()).toMatch(/^ {2}Requests with tee are REFUSED: the sidecar cannot attest: \S.*$/m);

@@ -10,6 +10,8 @@ const run = promisify(execFile);
 const TREE = fileURLToPath(new URL('../..', import.meta.url));
 /** Where boot.sh puts an nvidia-smi, which keeps the file `ready` beside itself. */
 export const GPU = '/run/gpu';
+/** Of the sidecar, whose machine is the simulated one. */
+const SIMULATED_ROOT = '/var/lib/countersign-sidecar/simulated-root';
 const UNITS = ['sidecar', 'gateway', 'ready', 'model', 'backend'] as const;
 
 /** Why no such machine can be had here; null when it can. */
@@ -49,7 +51,11 @@ export async function startMachine(
         join(dropIns, 'gpu.conf'),
         `[Service]\nEnvironment=PATH=${GPU}:/usr/bin:/bin READY_WAIT_S=3\nReadWritePaths=${GPU}\nRestart=no\n`,
       );
-    if (unit === 'sidecar') cpSync(join(TREE, 'deploy/systemd/sidecar-offline.conf'), join(dropIns, 'offline.conf'));
+    if (unit === 'sidecar') {
+      cpSync(join(TREE, 'deploy/systemd/sidecar-offline.conf'), join(dropIns, 'offline.conf'));
+      const twin = `/opt/countersign/demo/twin/main.ts --root-dir=${SIMULATED_ROOT}`;
+      writeFileSync(join(dropIns, 'twin.conf'), `[Service]\nExecStart=\nExecStart=/usr/bin/node ${twin}\n`);
+    }
   }
   const child = spawn('sh', [join(TREE, 'test/deploy/boot.sh'), work, TREE, process.execPath], {
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -31,7 +31,7 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     url = `http://127.0.0.1:${port}`;
     machine = await startMachine(folder, {
       gateway: [`PORT=${port}`, `BACKEND_URL=${backend.url}`, 'ALLOW_SIMULATED=1', 'CANARY_INTERVAL_MS=0'],
-      sidecar: ['ATTESTER=simulated', 'SIMULATED_ROOT_DIR=/var/lib/countersign-sidecar/simulated-root'],
+      sidecar: [],
       keys: [KEY],
     });
     await eventually(

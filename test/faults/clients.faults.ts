@@ -11,7 +11,7 @@ import { beginStream, echo, sleep, writtenOut } from './words.ts';
 let stage: Stage;
 beforeAll(async () => {
   stage = await Stage.start({
-    gateway: { WRITE_STALL_MS: '2000', HEADERS_TIMEOUT_MS: '3000', REQUEST_TIMEOUT_MS: '6000' },
+    gateway: { limits: { write_stall_ms: 2_000, headers_timeout_ms: 3_000, request_timeout_ms: 6_000 } },
   });
 }, 60_000);
 afterAll(() => stage?.close());
@@ -90,7 +90,7 @@ describe('clients', () => {
         await eventually(() => stage.backend.seen.every((one) => one.aborted_ms !== null), 30_000);
         for (const line of stalled) line.socket.destroy();
         stage.backend.script = echo();
-        return stalled.map(() => 'let go after WRITE_STALL_MS');
+        return stalled.map(() => 'let go after the time to stall');
       }
       // Once before: with tee, what is recorded takes memory that the process keeps for the next time.
       await stall();

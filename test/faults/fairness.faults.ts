@@ -36,7 +36,7 @@ async function start(collection_ms: number): Promise<Stage> {
   writeFileSync(keys, lines.join('\n'));
   const started = await Stage.start({
     gateway: { API_KEYS_FILE: keys, ATTEST_TIMEOUT_MS: '600000' },
-    sidecar: { SIMULATED_COLLECTION_MS: String(collection_ms) },
+    sidecar: { args: ['--collection-ms', String(collection_ms)] },
   });
   started.backend.script = chatAnswer('Hello.');
   return started;

@@ -15,7 +15,7 @@ const REQUESTED = `${REQUESTS.number} tee requests`;
 describe.each([
   ['each with a signature of its own', REQUESTED, {}, {}],
   // Long enough for batches to form, and for the sidecar to be killed with one in hand.
-  ['sharing signatures', `${REQUESTED} with batches`, { batch: true }, { SIMULATED_COLLECTION_MS: '50' }],
+  ['sharing signatures', `${REQUESTED} with batches`, { batch: true }, { args: ['--collection-ms', '50'] }],
 ])('tee requests while the sidecar is restarted every two seconds, %s', (_, name, how, sidecar) => {
   it('0 lost, 0 crossed, 0 without proof', { timeout: Math.max(170_000, REQUESTS.number * 80) }, async (context) => {
     stage = await Stage.start({ sidecar });

@@ -26,7 +26,7 @@ describe('the sidecar, under a hundred open tee streams', () => {
   });
 
   it('killed while it attests: what it had not answered is asked again', async (context) => {
-    const fault = await underStreams(context, { sidecar: { SIMULATED_COLLECTION_MS: '100' } }, 50);
+    const fault = await underStreams(context, { sidecar: { args: ['--collection-ms', '100'] } }, 50);
     await sleep(1_500);
     await stage.restartSidecar('SIGKILL');
     expect(await fault.end('sidecar killed while it attests, started again')).toEqual(NOTHING_LOST);
@@ -48,7 +48,9 @@ describe('the sidecar, under a hundred open tee streams', () => {
   });
 
   it('replaced by a false one, with proofs of something else: no client gets one, and the true one is believed again', async (context) => {
-    const fault = await underStreams(context, { gateway: { ATTEST_TIMEOUT_MS: '2000', SIDECAR_WAIT_MS: '500' } });
+    const fault = await underStreams(context, {
+      gateway: { ATTEST_TIMEOUT_MS: '2000', limits: { sidecar_wait_ms: 500 } },
+    });
     await stage.sidecar.kill('SIGKILL');
     rmSync(join(stage.folder.path, 'run', 'sidecar.sock'));
     const run = { ...stage.folder, path: join(stage.folder.path, 'run') };
@@ -68,7 +70,9 @@ describe('the sidecar, under a hundred open tee streams', () => {
   });
 
   it('gone for good: every tee stream ends in an error, never in "stop", and new ones are refused', async (context) => {
-    const fault = await underStreams(context, { gateway: { ATTEST_TIMEOUT_MS: '2000', SIDECAR_WAIT_MS: '500' } });
+    const fault = await underStreams(context, {
+      gateway: { ATTEST_TIMEOUT_MS: '2000', limits: { sidecar_wait_ms: 500 } },
+    });
     await stage.sidecar.kill('SIGKILL');
     expect(await fault.all()).toEqual({
       'deltas, then error attestation_unavailable': STREAMS,

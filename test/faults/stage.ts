@@ -4,16 +4,22 @@ import { join } from 'node:path';
 import { type Backend, startBackend } from '../support/backend.ts';
 import { ask } from '../support/client.ts';
 import { type Bounds, type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
-import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
+import { eventually, type Folder, type GatewaySettings, temporaryFolder } from '../support/harness.ts';
 import { type RunningProcess, startProcess } from '../support/process.ts';
 import { type Cost, costOf } from './cost.ts';
 import { echo, sleep } from './words.ts';
 
 const START_MS = 30_000;
 
+/** Variables, and options of the simulated machine. */
+export interface SidecarSettings {
+  readonly [variable: Uppercase<string>]: string;
+  readonly args?: readonly string[];
+}
+
 export interface StageOptions {
-  readonly gateway?: Record<string, string>;
-  readonly sidecar?: Record<string, string>;
+  readonly gateway?: GatewaySettings;
+  readonly sidecar?: SidecarSettings;
   /** Where run/ is: the socket and the simulated root. By default a folder of the stage's own. */
   readonly run?: string;
   /** Where the simulated root is, if not in `run`. */
@@ -58,27 +64,21 @@ export class Stage {
     const run = options.run ?? join(folder.path, 'run');
     const socket = join(run, 'sidecar.sock');
     const root = options.root ?? join(run, 'root');
-    const env: Record<string, string> = {
+    const settings: GatewaySettings = {
       BACKEND_URL: backend.url,
       SIDECAR_SOCKET: socket,
-      // On a busy machine a sidecar takes seconds to start.
-      SIDECAR_WAIT_MS: '20000',
       // Soon full, so that what is kept is no growth.
       ATTESTATION_STORE_BYTES: String(4 * 1024 * 1024),
       ...options.gateway,
     };
-    const gateway = await startGatewayProcess(env, {
+    const gateway = await startGatewayProcess(settings, {
       log: options.log ?? null,
       ...(options.bounds === undefined ? {} : { bounds: options.bounds }),
     });
+    const { args = [], ...sidecar } = options.sidecar ?? {};
     const startSidecar = () =>
-      startProcess('sidecar/main.ts', [], {
-        ATTESTER: 'simulated',
-        SIDECAR_SOCKET: socket,
-        SIMULATED_ROOT_DIR: root,
-        ...options.sidecar,
-      });
-    const stage = new Stage(folder, backend, gateway, startSidecar, root, env.METRICS_PORT);
+      startProcess('demo/twin/main.ts', ['--root-dir', root, ...args], { SIDECAR_SOCKET: socket, ...sidecar });
+    const stage = new Stage(folder, backend, gateway, startSidecar, root, settings.METRICS_PORT);
     await stage.whole();
     return stage;
   }

@@ -50,13 +50,14 @@ export async function startPod(options: PodOptions): Promise<Pod> {
     folder.remove();
   };
   try {
-    const sidecar = startProcess('sidecar/main.ts', [], {
-      ATTESTER: 'simulated',
-      SIDECAR_SOCKET: socket,
-      SIMULATED_ROOT_DIR: rootDir,
-      SIMULATED_COLLECTION_MS: String(collectionMs),
-      COLLATERAL_DIR: join(folder.path, 'collateral'),
-    });
+    const sidecar = startProcess(
+      'demo/twin/main.ts',
+      ['--root-dir', rootDir, '--collection-ms', String(collectionMs)],
+      {
+        SIDECAR_SOCKET: socket,
+        COLLATERAL_DIR: join(folder.path, 'collateral'),
+      },
+    );
     processes.push(sidecar);
     await eventually(() => existsSync(socket), 30_000);
     const keys = join(folder.path, 'keys');

@@ -13,7 +13,7 @@ const AT_ONCE = 24;
 const SEED = process.env.FUZZ_SEED === undefined ? undefined : Number(process.env.FUZZ_SEED);
 
 const service = useService(
-  { MAX_BODY_BYTES: '65536', HEADERS_TIMEOUT_MS: '300', REQUEST_TIMEOUT_MS: '500' },
+  { MAX_BODY_BYTES: '65536', limits: { headers_timeout_ms: 300, request_timeout_ms: 500 } },
   {},
   blameless(true),
 );

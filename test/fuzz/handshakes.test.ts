@@ -24,7 +24,7 @@ beforeAll(async () => {
     SIDECAR_SOCKET: service.sidecar.socket,
     TLS_CERT_FILE: certFile,
     TLS_KEY_FILE: keyFile,
-    HEADERS_TIMEOUT_MS: '200',
+    limits: { headers_timeout_ms: 200 },
   });
 });
 afterAll(() => gateway.stop());

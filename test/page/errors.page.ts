@@ -19,7 +19,7 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
   let stage: Stage;
   beforeAll(async () => {
     stage = await openStage({
-      SIDECAR_WAIT_MS: '200',
+      limits: { sidecar_wait_ms: 200 },
       ATTEST_TIMEOUT_MS: '1500',
       BACKEND_TIMEOUT_MS: '1500',
       // One test comes from another address than this machine's.

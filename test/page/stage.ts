@@ -2,7 +2,7 @@
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { inject } from 'vitest';
 import { CHROMIUM_ARGS } from '../browser/page.ts';
-import { type Service, startService } from '../support/harness.ts';
+import { type GatewaySettings, type Service, startService } from '../support/harness.ts';
 
 const found = inject('chromium');
 /** For the names of suites: empty where there is a browser. */
@@ -43,7 +43,7 @@ export interface Stage {
 }
 
 export async function openStage(
-  env: Record<string, string> = {},
+  env: GatewaySettings = {},
   options: Parameters<typeof startService>[1] = {},
 ): Promise<Stage> {
   const service = await startService(env, options);

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { startProcess } from '../support/process.ts';
 
 it.each([
-  ['demo/main.ts', 'countersign: the only option is --model'],
+  ['demo/main.ts', 'countersign: the options are --model, --gpus, --collection-ms, --cpu, --cpu-ms, --root-dir'],
   ['gateway/main.ts', 'gateway: there are no options'],
   ['sidecar/main.ts', 'sidecar: there are no options'],
 ])(

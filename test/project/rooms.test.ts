@@ -9,19 +9,25 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   node: ['proto'],
   verify: ['proto', 'sealed'],
   sealed: [],
-  // The simulators, only by a dynamic import: the images for production do not hold them.
-  sidecar: ['proto', 'node', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts', 'demo/twin'],
+  // Never the simulators: the images for production do not hold them.
+  sidecar: ['proto', 'node', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
   gateway: ['proto', 'node', 'sealed', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
   page: ['proto', 'verify'],
-  demo: ['gateway/base/config.ts', 'proto', 'verify/cpu.ts', 'sidecar/common/attester.ts', 'sidecar/cpu/collector.ts'],
+  demo: [
+    'gateway/base/config.ts',
+    'proto',
+    'node/settings.ts',
+    'verify/cpu.ts',
+    'sidecar/run.ts',
+    'sidecar/common/attester.ts',
+    'sidecar/cpu/collector.ts',
+  ],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/support', 'vitest.config.ts'],
 };
 
 interface Import {
   readonly from: string;
   readonly to: string;
-  /** A dynamic import, whose module is loaded when the code comes to it. */
-  readonly lazy?: boolean;
 }
 
 const STATEMENT = /^(?:import|export)\s[^;'"]*?from\s+'(?<to>\.[^']+)'/gm;
@@ -29,9 +35,10 @@ const LAZY = /\bimport\('(?<to>\.[^']+)'\)/g;
 
 function importsOf(from: string): Import[] {
   const text = readFileSync(from, 'utf8');
-  const found = (pattern: RegExp, lazy: boolean) =>
-    [...text.matchAll(pattern)].map(({ groups }) => ({ from, to: join(dirname(from), groups?.to ?? ''), lazy }));
-  return [...found(STATEMENT, false), ...found(LAZY, true)];
+  return [...text.matchAll(STATEMENT), ...text.matchAll(LAZY)].map(({ groups }) => ({
+    from,
+    to: join(dirname(from), groups?.to ?? ''),
+  }));
 }
 
 const isWithin = (file: string, place: string): boolean => file === place || file.startsWith(`${place}/`);
@@ -68,14 +75,6 @@ describe('the rooms', () => {
     expect(used, 'arrows that nothing needs any more').toEqual(allowed);
   });
 
-  it('load the simulators nowhere but where ATTESTER=simulated says so', () => {
-    const toDemo = imports.filter(({ from, to }) => roomOf(from) === 'sidecar' && roomOf(to) === 'demo');
-    expect(toDemo.map(({ from, to, lazy }) => `${from} -> ${to}${lazy ? '' : ', at its start'}`)).toEqual([
-      'sidecar/choose.ts -> demo/twin/gpu.ts',
-      'sidecar/choose.ts -> demo/twin/cpu.ts',
-    ]);
-  });
-
   it('keep the order inside the gateway: main, app, routes, the parts they use', () => {
     const parts =
       /^gateway\/(attestation|backend|base|exchange|http|keys|limits|offload|sealing|telemetry|usage|verifier)\//;
@@ -84,11 +83,12 @@ describe('the rooms', () => {
     expect(wrong.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
   });
 
-  it('keep the order inside the sidecar: main and doctor, choose, server, signing, cpu, attesters, driver, common', () => {
+  it('keep the order inside the sidecar: main and doctor, run, choose, server, signing, cpu, attesters, driver, common', () => {
     const order = [
       'main',
       'healthcheck',
       'doctor',
+      'run',
       'choose',
       'server',
       'signing',

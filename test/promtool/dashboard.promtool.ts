@@ -70,12 +70,10 @@ describe('its queries, over the demo under load', () => {
     };
     const [enginePort, port, metricsPort, prometheusPort] = await Promise.all([1, 2, 3, 4].map(freePort));
     engine = startProcess('demo/engine/main.ts', [], { PORT: String(enginePort) });
-    demo = startProcess('demo/main.ts', [], {
+    demo = startProcess('demo/main.ts', ['--root-dir', join(folder.path, 'root'), '--cpu', 'TDX'], {
       PORT: String(port),
       METRICS_PORT: String(metricsPort),
       SIDECAR_SOCKET: join(folder.path, 'run', 'sidecar.sock'),
-      SIMULATED_ROOT_DIR: join(folder.path, 'root'),
-      SIMULATED_CPU: 'TDX',
       COLLATERAL_DIR: join(folder.path, 'collateral'),
       API_KEYS_FILE: file('keys', ['a', 'b'].map(keyLine).join('\n')),
       AUDIT_LOG: join(folder.path, 'audit.log'),

@@ -87,7 +87,7 @@ beforeAll(async () => {
     API_KEYS_FILE: keys,
     MAX_BODY_BYTES: '65536',
     BACKEND_TIMEOUT_MS: '400',
-    SIDECAR_WAIT_MS: '300',
+    limits: { sidecar_wait_ms: 300 },
   };
   gateway = await startGatewayProcess(
     {
@@ -118,12 +118,7 @@ afterAll(async () => {
 });
 
 function startSidecar(env: Record<string, string>): RunningProcess {
-  return startProcess(
-    'sidecar/main.ts',
-    [],
-    { ...env, ATTESTER: 'simulated', SIMULATED_COLLECTION_MS: '50' },
-    room.path,
-  );
+  return startProcess('demo/twin/main.ts', ['--collection-ms', '50'], env, room.path);
 }
 const connected = () =>
   eventually(

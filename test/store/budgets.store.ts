@@ -30,7 +30,7 @@ afterAll(async () => server?.close());
 /** Two gateways, and a key of this test's own with a rate and a budget. */
 async function gateways(url = server.url): Promise<{ one: string; two: string; key: string }> {
   const key = `budget-${keys++}`;
-  const env = { ATTESTATION_STORE_URL: url, ATTESTATION_STORE_TIMEOUT_MS: '1000' };
+  const env = { ATTESTATION_STORE_URL: url, limits: { attestation_store_timeout_ms: 1000 } };
   const one = await stage.gateway(env, [`${key} ${LIMITED}`]);
   const two = await stage.gateway(env, [`${key} ${LIMITED}`]);
   for (const gateway of [one, two])

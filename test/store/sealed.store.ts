@@ -26,7 +26,7 @@ beforeAll(async () => {
   if (program === null) return;
   folder = temporaryFolder();
   server = await startStoreServer(program);
-  const env = { ATTESTATION_STORE_URL: server.url, ATTESTATION_STORE_TIMEOUT_MS: '300' };
+  const env = { ATTESTATION_STORE_URL: server.url, limits: { attestation_store_timeout_ms: 300 } };
   const collector = await createSimulatedCpu({ type: 'SEV_SNP', rootDir: folder.path });
   service = await startService(env, { cpu: { collector, required: true } });
   service.backend.script = chatAnswer('Hello.');

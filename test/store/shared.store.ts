@@ -22,9 +22,9 @@ beforeAll(async () => {
   if (program === null) return;
   server = await startStoreServer(program);
   stage = await startStage();
-  const env = { ATTESTATION_STORE_URL: server.url, ATTESTATION_STORE_TIMEOUT_MS: '300' };
+  const env = { ATTESTATION_STORE_URL: server.url, limits: { attestation_store_timeout_ms: 300 } };
   one = await stage.gateway(env, KEYS);
-  two = await stage.gateway({ ...env, MAX_REQUESTS_PER_SECOND_PER_KEY: '0' }, KEYS);
+  two = await stage.gateway(env, KEYS);
   await connected();
 }, 240_000);
 beforeEach(() => {
@@ -128,8 +128,9 @@ describe.skipIf(program === null)('gateways that share a store', () => {
   });
 
   it('count the rate of a key together', async () => {
-    const env = { ATTESTATION_STORE_URL: server.url, MAX_REQUESTS_PER_SECOND_PER_KEY: '4' };
-    const urls = [await stage.gateway(env, KEYS), await stage.gateway(env, KEYS)];
+    const env = { ATTESTATION_STORE_URL: server.url };
+    const keys = [...KEYS, '* rps=4'];
+    const urls = [await stage.gateway(env, keys), await stage.gateway(env, keys)];
     await eventually(async () => (await find(urls[0] ?? '', 'nobody', 'b')).status === 404);
     await eventually(async () => (await find(urls[1] ?? '', 'nobody', 'b')).status === 404);
     await new Promise((resolve) => setTimeout(resolve, 1_050));
@@ -188,7 +189,7 @@ describe.skipIf(program === null)('a store that is away', () => {
 
   it('leaves each gateway its own count of a rate', async () => {
     await server.stop();
-    const url = await stage.gateway({ ATTESTATION_STORE_URL: server.url, MAX_REQUESTS_PER_SECOND_PER_KEY: '2' }, KEYS);
+    const url = await stage.gateway({ ATTESTATION_STORE_URL: server.url }, [...KEYS, '* rps=2']);
     const got = [];
     for (let i = 0; i < 4; i++) got.push((await chat(url, CHAT, bearer('b'))).status);
     expect(got.filter((status) => status === 429).length).toBeGreaterThan(0);

@@ -21,7 +21,7 @@ beforeAll(async () => {
   server = await startStoreServer(program);
   stage = await startStage();
   stage.service.backend.script = chatAnswer('Hello.');
-  const env = { ATTESTATION_STORE_URL: server.url, ATTESTATION_STORE_TIMEOUT_MS: '300' };
+  const env = { ATTESTATION_STORE_URL: server.url, limits: { attestation_store_timeout_ms: 300 } };
   one = await stage.gateway(env, KEYS);
   two = await stage.gateway(env, KEYS);
 }, 240_000);

@@ -1,13 +1,15 @@
 // The gateway as a process of its own on a free port, as an operator starts it.
 import { fileURLToPath } from 'node:url';
 import { NODE_FLAGS } from '../../gateway/base/config.ts';
-import { eventually } from './harness.ts';
+import { eventually, type GatewaySettings } from './harness.ts';
 import { ROOT, type RunningProcess, startCommand } from './process.ts';
 import { healthOn } from './refusals.ts';
 
 /** A gateway that serves does so in this time, on a busy machine too. */
 const SERVES_MS = 20_000;
 const MAIN = fileURLToPath(new URL('../../gateway/main.ts', import.meta.url));
+/** The same with other constants. */
+const MAIN_WITH_LIMITS = fileURLToPath(new URL('gateway-main.ts', import.meta.url));
 
 export interface GatewayProcess extends RunningProcess {
   /** `http://127.0.0.1:PORT`, or https. */
@@ -40,12 +42,15 @@ export interface Bounds {
 
 /** Starts it, and waits until it listens. @throws when it does not within 20 s. */
 export async function startGatewayProcess(
-  env: Record<string, string>,
+  settings: GatewaySettings,
   { cwd = ROOT, log = null, flags = [], bounds }: GatewayProcessOptions = {},
 ): Promise<GatewayProcess> {
-  const node = [process.execPath, ...NODE_FLAGS, ...flags, MAIN];
+  const { limits, ...env } = settings;
+  const main = limits === undefined ? MAIN : MAIN_WITH_LIMITS;
+  const constants = limits === undefined ? {} : { TEST_LIMITS: JSON.stringify(limits) };
+  const node = [process.execPath, ...NODE_FLAGS, ...flags, main];
   const [program = '', ...args] = bounds === undefined ? node : bounded(node, bounds);
-  const started = startCommand(program, args, { PORT: '0', ALLOW_SIMULATED: '1', ...env }, cwd, log);
+  const started = startCommand(program, args, { PORT: '0', ALLOW_SIMULATED: '1', ...constants, ...env }, cwd, log);
   const lines = () =>
     started
       .output()

@@ -9,6 +9,7 @@ import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { createSimulatedAttester } from '../../demo/twin/gpu.ts';
 import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/base/config.ts';
+import type { Limits } from '../../gateway/base/constants.ts';
 import { createHttpServer } from '../../gateway/http/server.ts';
 import { createPermits } from '../../gateway/limits/concurrency.ts';
 import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';
@@ -43,16 +44,23 @@ export interface RunningGateway {
   close(): Promise<void>;
 }
 
-/** A gateway in this process. `env` is read as the process's environment would be. */
-export async function startGateway(env: Record<string, string>, log = SILENT): Promise<RunningGateway> {
+/** Variables, as the process's environment has them, and constants that are others for a test. */
+export interface GatewaySettings {
+  readonly [variable: Uppercase<string>]: string;
+  readonly limits?: Partial<Limits>;
+}
+
+/** A gateway in this process. */
+export async function startGateway(settings: GatewaySettings, log = SILENT): Promise<RunningGateway> {
+  const { limits, ...env } = settings;
   // The canary's questions would be among those that a test counts.
-  const defaults = {
-    ALLOW_SIMULATED: '1',
-    MAX_VERIFY_PER_SECOND: '0',
-    CANARY_INTERVAL_MS: '0',
-    SIDECAR_WAIT_MS: '3000',
+  const defaults = { PORT: '0', ALLOW_SIMULATED: '1', CANARY_INTERVAL_MS: '0' };
+  const config = {
+    ...loadConfig({ ...defaults, ...env }),
+    max_verify_per_second: 0,
+    sidecar_wait_ms: 3_000,
+    ...limits,
   };
-  const config = loadConfig({ PORT: '0', ...defaults, ...env });
   const built = buildApp(config, log);
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -146,15 +154,15 @@ export interface Service {
   close(): Promise<void>;
 }
 
-/** A scripted backend, a simulated sidecar and a gateway between them. `env` goes to the gateway. */
+/** A scripted backend, a simulated sidecar and a gateway between them, with these settings. */
 export async function startService(
-  env: Record<string, string> = {},
+  settings: GatewaySettings = {},
   sidecarOptions: Parameters<typeof startSidecar>[1] = {},
 ): Promise<Service> {
   const folder = temporaryFolder();
   const backend = await startBackend();
   const sidecar = await startSidecar(folder, sidecarOptions);
-  const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, ...env });
+  const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, ...settings });
   return {
     folder,
     backend,
@@ -173,12 +181,12 @@ type Processor = Parameters<typeof createSimulatedCpu>[0]['type'];
 
 /** A service whose sidecar has a simulated processor, and attests nothing without it. `root`: PEM of the test roots of both. */
 export async function startServiceWithProcessor(
-  env: Record<string, string> = {},
+  settings: GatewaySettings = {},
   type: Processor = 'TDX',
 ): Promise<Service & { readonly root: string }> {
   const roots = temporaryFolder();
   const collector = await createSimulatedCpu({ type, rootDir: roots.path });
-  const service = await startService(env, { cpu: { collector, required: true } });
+  const service = await startService(settings, { cpu: { collector, required: true } });
   return {
     ...service,
     root: (service.sidecar.attester.simulated?.root ?? '') + (collector.simulated?.root ?? ''),

@@ -1,7 +1,7 @@
 // The set-up that most tests of the gateway share: one service for all tests of a file.
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { chatAnswer, type Script } from './backend.ts';
-import { type Service, startService } from './harness.ts';
+import { type GatewaySettings, type Service, startService } from './harness.ts';
 import { expectServing } from './refusals.ts';
 
 /** Of a service that runs while the tests of a file do. `url` is the gateway's. */
@@ -12,13 +12,13 @@ export type SharedService = Omit<Service, 'close'> & { readonly url: string };
  * nothing in `seen`. After each test the gateway must serve a new connection, whatever the test had it refuse.
  */
 export function useService(
-  env: Record<string, string> = {},
+  settings: GatewaySettings = {},
   sidecarOptions: Parameters<typeof startService>[1] = {},
   script: Script = chatAnswer('Hello.'),
 ): SharedService {
   let service: Service;
   beforeAll(async () => {
-    service = await startService(env, sidecarOptions);
+    service = await startService(settings, sidecarOptions);
   });
   beforeEach(() => {
     service.backend.script = script;

@@ -22,7 +22,11 @@ export async function startRestartable(): Promise<Restartable> {
   const folder = temporaryFolder();
   const socket = join(folder.path, 'run', 'sidecar.sock');
   const backend = await startBackend();
-  const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: socket, SIDECAR_WAIT_MS: '10000' });
+  const gateway = await startGateway({
+    BACKEND_URL: backend.url,
+    SIDECAR_SOCKET: socket,
+    limits: { sidecar_wait_ms: 10_000 },
+  });
   let sidecar: RunningProcess | null = null;
   const isHealthy = async () => (await ask(`${gateway.url}/health`, { method: 'GET' })).json().status === 'ok';
   return {
@@ -31,11 +35,8 @@ export async function startRestartable(): Promise<Restartable> {
     backend,
     gateway,
     startSidecar(cpu = 'off') {
-      sidecar = startProcess('sidecar/main.ts', [], {
-        ATTESTER: 'simulated',
+      sidecar = startProcess('demo/twin/main.ts', ['--root-dir', join(folder.path, 'root'), '--collection-ms', '5'], {
         SIDECAR_SOCKET: socket,
-        SIMULATED_ROOT_DIR: join(folder.path, 'root'),
-        SIMULATED_COLLECTION_MS: '5',
         CPU_EVIDENCE: cpu,
       });
       return sidecar;

@@ -43,11 +43,7 @@ async function lineOf(id: unknown, process = gateway): Promise<Line> {
 beforeAll(async () => {
   backend = await startBackend();
   const socket = { SIDECAR_SOCKET: join(folder, 'sidecar.sock') };
-  sidecar = startProcess('sidecar/main.ts', [], {
-    ...socket,
-    ATTESTER: 'simulated',
-    SIMULATED_ROOT_DIR: join(folder, 'root'),
-  });
+  sidecar = startProcess('demo/twin/main.ts', ['--root-dir', join(folder, 'root')], socket);
   gateway = startProcess('gateway/main.ts', [], {
     ...socket,
     PORT: '0',

@@ -5,7 +5,7 @@ import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { fileURLToPath } from 'node:url';
 
-/** Writes a program of that name, for `NVATTEST`. */
+/** Writes a program of that name. */
 export function writeNvattest(path: string, socket: string, gpu_count: number, version: string): void {
   const self = fileURLToPath(import.meta.url);
   writeFileSync(path, `#!/bin/sh\nexec '${process.execPath}' '${self}' '${socket}' ${gpu_count} ${version} "$@"\n`);

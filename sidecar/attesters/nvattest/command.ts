@@ -102,7 +102,7 @@ async function execute(command: NvattestCommand, args: readonly string[], run: R
       throw failed('collection_failed', reason, `nvattest ${args[0]}: ${cause.message}`, 'retry', { cause });
     }
     const where = isAbsolute(program) ? program : `${program} (in PATH)`;
-    const words = `${where} cannot be run (${cause.reason}); install the package nvattest, or name the program in NVATTEST`;
+    const words = `${where} cannot be run (${cause.reason}); install the package nvattest`;
     throw failed('collection_failed', 'no_nvattest', words, 'stop', { cause });
   }
 }

@@ -26,7 +26,7 @@ export interface NvtrustOptions {
   readonly environment: ProgramEnvironment;
   /** Where reference values and OCSP responses are kept across restarts; without it, in memory. */
   readonly cache_dir?: string;
-  /** Worker processes kept at all times, as NVTRUST_WORKERS says. With two, one is at work and one warm. */
+  /** Worker processes kept at all times. With two, one is at work and one warm. */
   readonly workers: number;
   /** From the nonce to the result; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
   readonly answer_deadline_ms?: number;

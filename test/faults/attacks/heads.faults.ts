@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { AttackStage, expectUnharmed } from './stage.ts';
 
 const HEADS = 4_096;
-/** Long before REQUEST_TIMEOUT_MS lets go of them. */
+/** Long before the time for a whole request lets go of them. */
 const MS = 20_000;
 
 /** The line of connections before the server is another attack's. */
@@ -11,7 +11,7 @@ const peaceful = { probe_connections: 'kept' } as const;
 
 describe('a gateway', () => {
   it('4,096 heads without bodies from a key that may have all of them', async (context) => {
-    const stage = await AttackStage.start(context, { peaceful, gateway: { MAX_CONCURRENT_PER_KEY: '0' } });
+    const stage = await AttackStage.start(context, { peaceful, every_key: 'concurrent=0' });
     const seen = await stage.under('heads.ts', { heads: HEADS }, MS);
     expectUnharmed(seen);
     expect(seen.attack).toEqual({ heads: HEADS, answers: {} });

@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
 import { expect, type TestContext } from 'vitest';
 import { chatAnswer } from '../../support/backend.ts';
 import { ask } from '../../support/client.ts';
-import { type Folder, temporaryFolder } from '../../support/harness.ts';
-import { Stage } from '../stage.ts';
+import { type Folder, type GatewaySettings, temporaryFolder } from '../../support/harness.ts';
+import { type SidecarSettings, Stage } from '../stage.ts';
 import { COMPOSE } from './compose.ts';
 import { createMemoryGroup, type MemoryGroup } from './memory-group.ts';
 import type { PeacefulOptions, Times } from './peaceful.ts';
@@ -30,8 +30,10 @@ const HEALTH_LIMIT_MS = 1_000;
 const PEACEFUL_CLIENTS = 4;
 
 export interface AttackStageOptions {
-  readonly gateway?: Record<string, string>;
-  readonly sidecar?: Record<string, string>;
+  readonly gateway?: GatewaySettings;
+  readonly sidecar?: SidecarSettings;
+  /** The limits of every key, as the line `*` has them. */
+  readonly every_key?: string;
   /** By default what compose.yaml gives the gateway. */
   readonly memory_bytes?: number;
   readonly descriptors?: number;
@@ -83,7 +85,8 @@ export class AttackStage {
     }
     const folder = temporaryFolder();
     const keys = join(folder.path, 'keys');
-    writeFileSync(keys, `${PEACEFUL_KEY}\n${ATTACKERS_KEY}\n`);
+    const everyKey = options.every_key === undefined ? '' : `* ${options.every_key}\n`;
+    writeFileSync(keys, `${everyKey}${PEACEFUL_KEY}\n${ATTACKERS_KEY}\n`);
     const start = () =>
       Stage.start({
         gateway: { API_KEYS_FILE: keys, LOG_LEVEL: 'info', ...gateway },

@@ -27,7 +27,7 @@ const stage = await Stage.start({
   gateway: {
     API_KEYS_FILE: keysFile,
     METRICS_PORT: String(await freePort()),
-    ...(store === null ? {} : { ATTESTATION_STORE_URL: store.url, ATTESTATION_STORE_TIMEOUT_MS: '1000' }),
+    ...(store === null ? {} : { ATTESTATION_STORE_URL: store.url, limits: { attestation_store_timeout_ms: 1_000 } }),
   },
 });
 const mood: Mood = { trouble: 0 };

@@ -5,7 +5,13 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { chatStream } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
-import { type Service, startGateway, startService, temporaryFolder } from '../../support/harness.ts';
+import {
+  type GatewaySettings,
+  type Service,
+  startGateway,
+  startService,
+  temporaryFolder,
+} from '../../support/harness.ts';
 import { nonceOfLeaf } from '../../support/tree.ts';
 import { expectError } from '../expect-error.ts';
 
@@ -16,7 +22,7 @@ afterEach(async () => {
 });
 
 const COLLECTION_MS = 60;
-async function start(env: Record<string, string> = {}, collectionMs = COLLECTION_MS): Promise<string> {
+async function start(env: GatewaySettings = {}, collectionMs = COLLECTION_MS): Promise<string> {
   service = await startService(env, { collectionMs });
   return service.gateway.url;
 }
@@ -222,7 +228,7 @@ describe('answers whose clients allow it', () => {
     writeFileSync(file, ['greedy', 'modest'].map((name) => `${name}:sha256:${sha256(name)}\n`).join(''), {
       mode: 0o600,
     });
-    const url = await start({ API_KEYS_FILE: file, MAX_ATTESTATIONS_WAITING: '100' }, 150);
+    const url = await start({ API_KEYS_FILE: file, limits: { max_attestations_waiting: 100 } }, 150);
     const of = (key: string) =>
       chat(url, { ...CHAT, tee: { batch: true } }, { authorization: `Bearer ${key}` }).then(({ status }) => status);
     const greedy = Array.from({ length: 300 }, () => of('greedy'));

@@ -18,6 +18,7 @@ import { type FalseSidecar, type Lies, startFalseSidecar } from '../../support/f
 import {
   eventually,
   type Folder,
+  type GatewaySettings,
   type RunningGateway,
   SILENT,
   startGateway,
@@ -49,9 +50,10 @@ afterEach(async () => {
   folder.remove();
 });
 
-async function start(env: Record<string, string> = {}, log = SILENT): Promise<string> {
+async function start({ limits, ...env }: GatewaySettings = {}, log = SILENT): Promise<string> {
   const SIDECAR_SOCKET = join(folder.path, 'sidecar.sock');
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET, SIDECAR_WAIT_MS: '500', ...env }, log);
+  const settings = { BACKEND_URL: backend.url, SIDECAR_SOCKET, ...env, limits: { sidecar_wait_ms: 500, ...limits } };
+  gateway = await startGateway(settings, log);
   return gateway.url;
 }
 const health = async () => (await ask(`${gateway?.url}/health`, { method: 'GET' })).json().sidecar;
@@ -213,7 +215,7 @@ describe('a false sidecar', () => {
 
   it('is looked at again, and an honest one in its place is believed', async () => {
     sidecar = await startFalseSidecar(folder, { answer: other });
-    const url = await start({ SIDECAR_WAIT_MS: '20000' });
+    const url = await start({ limits: { sidecar_wait_ms: 20_000 } });
     expectError(await chat(url, TEE), 503, 'attestation_unavailable');
     await sidecar.close();
     sidecar = await startFalseSidecar(folder);

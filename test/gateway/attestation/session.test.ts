@@ -330,7 +330,11 @@ describe('a sidecar that lies', () => {
   }
 
   const gatewayOf = async () => {
-    gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, SIDECAR_WAIT_MS: '500' });
+    gateway = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: sidecar.socket,
+      limits: { sidecar_wait_ms: 500 },
+    });
     return gateway.url;
   };
   const refused = async (url: string) => (await ask(`${url}/health`, { method: 'GET' })).json().sidecar.refused;
@@ -402,7 +406,11 @@ it('a sidecar of another version is refused in words that say what to do', async
   };
   sockets.on('connection', (ws) => ws.send(JSON.stringify(hello)));
   await new Promise<void>((resolve) => server.listen(socket, resolve));
-  const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: socket, SIDECAR_WAIT_MS: '300' });
+  const gateway = await startGateway({
+    BACKEND_URL: backend.url,
+    SIDECAR_SOCKET: socket,
+    limits: { sidecar_wait_ms: 300 },
+  });
   const sidecar = async () => (await ask(`${gateway.url}/health`, { method: 'GET' })).json().sidecar;
   await eventually(async () => (await sidecar()).status === 'refused');
   const { refused } = await sidecar();

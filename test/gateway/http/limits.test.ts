@@ -6,7 +6,10 @@ import { eventually, startGateway } from '../../support/harness.ts';
 import { expectRefusal, get, post, raw } from '../../support/raw.ts';
 import { useService } from '../../support/service.ts';
 
-const service = useService({ HEADERS_TIMEOUT_MS: '400', REQUEST_TIMEOUT_MS: '900', BACKEND_TIMEOUT_MS: '3000' });
+const service = useService({
+  BACKEND_TIMEOUT_MS: '3000',
+  limits: { headers_timeout_ms: 400, request_timeout_ms: 900 },
+});
 
 const BODY = JSON.stringify(CHAT);
 
@@ -142,7 +145,7 @@ describe('connections', () => {
     const gateway = await startGateway({
       BACKEND_URL: service.backend.url,
       SIDECAR_SOCKET: service.sidecar.socket,
-      MAX_CONNECTIONS: '2',
+      MAX_CONCURRENT_REQUESTS: '1',
     });
     const { port } = new URL(gateway.url);
     const open = () => {

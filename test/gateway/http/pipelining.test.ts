@@ -7,13 +7,13 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { answer, chatAnswer, chatStream, delta } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';
 import { startGatewayProcess } from '../../support/gateway-process.ts';
-import { eventually, startGateway } from '../../support/harness.ts';
+import { eventually, type GatewaySettings, startGateway } from '../../support/harness.ts';
 import { expectRefusal, get, post, raw } from '../../support/raw.ts';
 import { useService } from '../../support/service.ts';
 
 const STALL_MS = 500;
 const MANY_BYTES = 12 * 1024 * 1024;
-const service = useService({ WRITE_STALL_MS: String(STALL_MS) });
+const service = useService({ limits: { write_stall_ms: STALL_MS } });
 
 const BODY = JSON.stringify(CHAT);
 
@@ -62,9 +62,13 @@ describe('a request that begins before the response to the one before it is comp
 });
 
 /** A gateway that waits for a head for a short time only. */
-async function startHasty(more: Record<string, string> = {}) {
+async function startHasty(more: GatewaySettings['limits'] = {}) {
   const { backend, sidecar } = service;
-  const env = { BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, HEADERS_TIMEOUT_MS: '300', ...more };
+  const env = {
+    BACKEND_URL: backend.url,
+    SIDECAR_SOCKET: sidecar.socket,
+    limits: { headers_timeout_ms: 300, ...more },
+  };
   const gateway = await startGateway(env);
   onTestFinished(() => gateway.close());
   return gateway;
@@ -145,7 +149,7 @@ describe('a client', () => {
   });
 
   it('that takes nothing of a response is let go, though it sends a byte now and then', async () => {
-    const hasty = await startHasty({ WRITE_STALL_MS: String(STALL_MS) });
+    const hasty = await startHasty({ write_stall_ms: STALL_MS });
     service.backend.script = answer('x'.repeat(16 * 1024 * 1024));
     const client = send(`${get('/v1/things')}GET / HTTP/1.1\r\nx: `, hasty.url);
     const dripping = setInterval(() => client.socket.write('x'), 50);
@@ -201,7 +205,7 @@ describe('CONNECT behind a request that has no response yet', () => {
 
 describe('a client that never reads', () => {
   it.each(['/', '/health', '/openapi.json', '/nothing', '/~sev_gpu@1.0/verify'])(
-    'is let go soon after WRITE_STALL_MS, whatever it asked for: %s',
+    'is let go soon after the time to stall, whatever it asked for: %s',
     { timeout: 60_000 },
     async (path) => {
       // More than what the kernel takes ahead: a client that still has something to send sees that it was let go.

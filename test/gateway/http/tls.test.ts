@@ -21,7 +21,7 @@ import {
   TLS_1_2,
   UNKNOWN_CA,
 } from '../../support/handshakes.ts';
-import { eventually, temporaryFolder } from '../../support/harness.ts';
+import { eventually, type GatewaySettings, temporaryFolder } from '../../support/harness.ts';
 import { expectRefused, healthOn } from '../../support/refusals.ts';
 import { useService } from '../../support/service.ts';
 
@@ -35,7 +35,7 @@ afterEach(async () => {
 });
 afterAll(() => folder.remove());
 
-async function start(env: Record<string, string> = {}) {
+async function start(env: GatewaySettings = {}) {
   const certificate = writeCertificate(folder.path);
   gateway = await startGatewayProcess({
     ...env,
@@ -175,7 +175,7 @@ describe('a handshake that fails', () => {
   let attacked: Awaited<ReturnType<typeof start>> | null = null;
   beforeEach(async () => {
     const serves = attacked !== null && (await healthOn(attacked.gateway.url).catch(() => null)) !== null;
-    if (!serves) attacked = await start({ HEADERS_TIMEOUT_MS: '300' });
+    if (!serves) attacked = await start({ limits: { headers_timeout_ms: 300 } });
     gateway = null;
   });
   afterAll(() => attacked?.gateway.stop());

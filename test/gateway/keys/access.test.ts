@@ -133,8 +133,8 @@ describe('the configuration', () => {
     [{ BACKEND_URL: 'http://x/v1', PORT: ' ' }, /^PORT must be a whole number in decimal digits$/],
     [{ BACKEND_URL: 'http://x/v1', PORT: '0x1F90' }, /^PORT /],
     [{ BACKEND_URL: 'http://x/v1', METRICS_PORT: '1e4' }, /^METRICS_PORT /],
-    [{ BACKEND_URL: 'http://x/v1', MAX_CONCURRENT_PER_KEY: ' ' }, /^MAX_CONCURRENT_PER_KEY /],
-    [{ BACKEND_URL: 'http://x/v1', MAX_TEE_PER_KEY: '+8' }, /^MAX_TEE_PER_KEY /],
+    [{ BACKEND_URL: 'http://x/v1', MAX_CONCURRENT_REQUESTS: ' ' }, /^MAX_CONCURRENT_REQUESTS /],
+    [{ BACKEND_URL: 'http://x/v1', DRAIN_MS: '+8' }, /^DRAIN_MS /],
     [{ BACKEND_URL: 'http://x/v1', MAX_BODY_BYTES: 'lots' }, /^MAX_BODY_BYTES /],
     [{ BACKEND_URL: 'http://x/v1', ALLOW_SIMULATED: 'yes' }, /^ALLOW_SIMULATED /],
     [{ BACKEND_URL: 'http://x/v1', SIDECAR_SOCKET: `/${'x'.repeat(200)}` }, /^SIDECAR_SOCKET /],
@@ -202,13 +202,13 @@ describe('the configuration', () => {
   });
 
   it('counts an empty variable as unset, a number too', () => {
-    const { port, max_concurrent_per_key, metrics_port } = loadConfig({
+    const { port, max_concurrent_requests, metrics_port } = loadConfig({
       BACKEND_URL: 'http://x/v1',
       PORT: '',
-      MAX_CONCURRENT_PER_KEY: '7',
+      MAX_CONCURRENT_REQUESTS: '7',
       METRICS_PORT: '',
     });
-    expect([port, max_concurrent_per_key, metrics_port]).toEqual([8080, 7, null]);
+    expect([port, max_concurrent_requests, metrics_port]).toEqual([8080, 7, null]);
   });
 
   it.each([

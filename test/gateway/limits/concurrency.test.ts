@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../gateway/base/config.ts';
 import { Problem } from '../../../gateway/base/problem.ts';
-import { type Caller, NO_LIMITS } from '../../../gateway/keys/keys.ts';
+import { ANYONE, type Caller, NO_LIMITS } from '../../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../../gateway/limits/concurrency.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { ask, CHAT, chat } from '../../support/client.ts';
@@ -28,13 +28,8 @@ describe('a key for which nothing is said', () => {
     loadConfig({ BACKEND_URL: 'http://x/v1', API_KEYS_FILE: 'keys', ...env });
 
   it('has half of the places, of the streams, of the waiting attestations and of the bytes', () => {
-    const config = limits({
-      MAX_CONCURRENT_REQUESTS: '8',
-      MAX_STREAMS: '6',
-      MAX_ATTESTATIONS_WAITING: '4',
-      MAX_HELD_BYTES: String(200 * MiB),
-    });
-    const concurrency = createConcurrency(config);
+    const config = limits({ MAX_CONCURRENT_REQUESTS: '8', MAX_HELD_BYTES: String(200 * MiB) });
+    const concurrency = createConcurrency({ ...config, max_streams: 6, max_attestations_waiting: 4 });
     const taken = Array.from({ length: 4 }, () => concurrency.acquire(caller('many')));
     expect(refusal(() => concurrency.acquire(caller('many')))).toBe('rate_limit_exceeded');
     for (const permit of taken) permit.received();
@@ -61,29 +56,27 @@ describe('a key for which nothing is said', () => {
     expect(refusal(() => concurrency.acquire(caller('b')).hold(48 * MiB))).toBe('overloaded');
   });
 
-  it('has what the variables say: a number, or with 0 everything', () => {
-    const config = limits({
-      MAX_CONCURRENT_PER_KEY: '3',
-      MAX_STREAMS_PER_KEY: '0',
-      MAX_TEE_PER_KEY: '2',
-      MAX_HELD_BYTES_PER_KEY: String(16 * MiB),
-    });
-    const { max_concurrent_per_key, max_streams_per_key, max_tee_per_key, max_held_bytes_per_key } = config;
-    expect([max_concurrent_per_key, max_streams_per_key, max_tee_per_key]).toEqual([3, 0, 2]);
-    expect(max_held_bytes_per_key).toBe(16 * MiB);
-    const concurrency = createConcurrency(config);
-    expect(refusal(() => concurrency.acquire(caller('a')).hold(16 * MiB))).toBeNull();
-    expect(refusal(() => concurrency.acquire(caller('a')).hold(1))).toBe('rate_limit_exceeded');
-    expect(refusal(() => concurrency.acquire(caller('b')).hold(0, 16 * MiB + 1))).toBe('rate_limit_exceeded');
-    expect(() => limits({ MAX_HELD_BYTES_PER_KEY: '1000' })).toThrow(/^MAX_HELD_BYTES_PER_KEY must not be less than/);
+  it('may hold what its line says: a number of bytes, or with 0 everything', () => {
+    const concurrency = createConcurrency(limits({}));
+    const little = caller('a', { held_bytes: 16 * MiB });
+    expect(refusal(() => concurrency.acquire(little).hold(16 * MiB))).toBeNull();
+    expect(refusal(() => concurrency.acquire(little).hold(1))).toBe('rate_limit_exceeded');
+    expect(refusal(() => concurrency.acquire({ ...little, name: 'b' }).hold(0, 16 * MiB + 1))).toBe(
+      'rate_limit_exceeded',
+    );
+    expect(refusal(() => concurrency.acquire(caller('c', { held_bytes: 0 })).hold(144 * MiB))).toBeNull();
   });
 
   it('has everything where there are no keys: everybody is one caller', () => {
-    const config = loadConfig({ BACKEND_URL: 'http://x/v1', MAX_CONCURRENT_REQUESTS: '3' });
-    const { max_concurrent_per_key, max_streams_per_key, max_tee_per_key, max_held_bytes_per_key } = config;
-    expect([max_concurrent_per_key, max_streams_per_key, max_tee_per_key, max_held_bytes_per_key]).toEqual([
-      0, 0, 0, 0,
-    ]);
+    const config = loadConfig({ BACKEND_URL: 'http://x/v1', MAX_CONCURRENT_REQUESTS: '4' });
+    const concurrency = createConcurrency({ ...config, max_attestations_waiting: 2 });
+    const taken = Array.from({ length: 4 }, () => concurrency.acquire(ANYONE));
+    for (const permit of taken) permit.received();
+    expect(taken.map((permit) => refusal(() => permit.stream()))).toEqual([null, null, 'overloaded', 'overloaded']);
+    expect(taken.map((permit) => refusal(() => permit.tee()))).toEqual([null, null, null, null]);
+    expect(refusal(() => taken[0]?.hold(160 * MiB))).toBeNull();
+    expect(refusal(() => taken[1]?.hold(1))).toBe('overloaded');
+    expect(refusal(() => concurrency.acquire(ANYONE))).toBe('overloaded');
   });
 });
 
@@ -118,8 +111,8 @@ describe('requests of which only the head is here', () => {
 
   it('take no place from those that are here, neither another key’s nor, without keys, anybody’s', async () => {
     stage.service.backend.script = chatAnswer('Hello.');
-    for (const keys of [['many', 'one'], undefined]) {
-      const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '8', MAX_CONCURRENT_PER_KEY: '0' }, keys);
+    for (const keys of [['* concurrent=0', 'many', 'one'], undefined]) {
+      const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '8' }, keys);
       await heads(url, 40, keys === undefined ? null : 'many');
       await new Promise((resolve) => setTimeout(resolve, 200));
       const headers = keys === undefined ? {} : bearer('one');
@@ -141,7 +134,7 @@ describe('requests of which only the head is here', () => {
   });
 
   it('are refused when their body is here and the places are not, on a connection that stays usable', async () => {
-    const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '1', MAX_CONCURRENT_PER_KEY: '0' }, ['a', 'b']);
+    const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '1' }, ['* concurrent=0', 'a', 'b']);
     const { port } = new URL(url);
     const body = JSON.stringify(CHAT);
     const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer key-a\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;

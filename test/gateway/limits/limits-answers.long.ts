@@ -25,8 +25,8 @@ const endless = (word: string, pause_ms: number): Script =>
 describe('an answer', () => {
   it('as a stream has a greatest length in bytes and in events, with tee and without, and says so at its end', async () => {
     const { backend } = stage.service;
-    const bytes = await stage.gateway({ MAX_STREAM_BYTES: '4096' });
-    const events = await stage.gateway({ MAX_STREAM_EVENTS: '10' });
+    const bytes = await stage.gateway({ limits: { max_stream_bytes: 4096 } });
+    const events = await stage.gateway({ limits: { max_stream_events: 10 } });
     for (const [url, what] of [
       [bytes, 'bytes'],
       [events, 'events'],
@@ -46,7 +46,7 @@ describe('an answer', () => {
 
   it('has a greatest time, before its head, whole or streamed', async () => {
     const { backend } = stage.service;
-    const url = await stage.gateway({ MAX_ANSWER_MS: '300' });
+    const url = await stage.gateway({ limits: { max_answer_ms: 300 } });
     backend.script = endless('word', 20);
     for (const tee of [false, true]) {
       const last = JSON.parse((await chat(url, { ...STREAM, tee })).payloads().at(-1) ?? '');
@@ -63,7 +63,7 @@ describe('an answer', () => {
   it('that nobody reads gives its place back after the time to stall, and a slow reader is not taken for one', async () => {
     const { backend } = stage.service;
     const url = await stage.gateway({
-      WRITE_STALL_MS: '500',
+      limits: { write_stall_ms: 500 },
       MAX_CONCURRENT_REQUESTS: '1',
       MAX_ANSWER_BYTES: String(32 * 1024 * 1024),
       MAX_HELD_BYTES: String(256 * 1024 * 1024),

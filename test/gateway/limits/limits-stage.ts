@@ -3,12 +3,15 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { chatAnswer, DONE, delta, finish, role, type Script } from '../../support/backend.ts';
-import { type Service, startGateway, startService } from '../../support/harness.ts';
+import { type GatewaySettings, type Service, startGateway, startService } from '../../support/harness.ts';
 
 export interface Stage {
   readonly service: Service;
-  /** Another gateway on the same sidecar and backend. `keys` are lines of a keys file, each `NAME settings`: the key is `key-NAME`. */
-  gateway(env: Record<string, string>, keys?: readonly string[]): Promise<string>;
+  /**
+   * Another gateway on the same sidecar and backend. `keys` are lines of a keys file, each `NAME settings`: the key is `key-NAME`; or
+   * `* settings`.
+   */
+  gateway(settings: GatewaySettings, keys?: readonly string[]): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -19,14 +22,14 @@ export async function startStage(sidecarOptions: Parameters<typeof startService>
   const closing: (() => Promise<void>)[] = [];
   return {
     service,
-    async gateway(env, keys) {
+    async gateway(settings, keys) {
       const file = join(service.folder.path, `keys-${closing.length}`);
       if (keys !== undefined) writeFileSync(file, keys.map(keyLine).join('\n'));
       const gateway = await startGateway({
         BACKEND_URL: service.backend.url,
         SIDECAR_SOCKET: service.sidecar.socket,
         ...(keys === undefined ? {} : { API_KEYS_FILE: file }),
-        ...env,
+        ...settings,
       });
       closing.push(() => gateway.close());
       return gateway.url;
@@ -38,8 +41,9 @@ export async function startStage(sidecarOptions: Parameters<typeof startService>
   };
 }
 
-/** A line of a keys file: of the key `key-NAME`. */
+/** A line of a keys file: of the key `key-NAME`, or the line `*`. */
 export function keyLine(key: string): string {
+  if (key.startsWith('* ')) return key;
   const [name, ...settings] = key.split(' ');
   return [`${name}:sha256:${createHash('sha256').update(`key-${name}`).digest('hex')}`, ...settings].join(' ');
 }

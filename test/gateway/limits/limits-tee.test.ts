@@ -20,7 +20,7 @@ const find = (url: string, id: unknown) => ask(`${url}/v1/chat/completions/${id}
 describe('attestations', () => {
   it('that wait past their time, for a turn or for the GPU, fail as what they are, and hold up nobody after', async () => {
     stage.service.backend.script = chatAnswer('Hello.');
-    const url = await stage.gateway({ MAX_ATTESTATIONS_IN_FLIGHT: '1', ATTEST_TIMEOUT_MS: '400' });
+    const url = await stage.gateway({ ATTEST_TIMEOUT_MS: '400', limits: { max_attestations_in_flight: 1 } });
     // The thread that checks what the sidecar answers starts with the first.
     await eventually(async () => (await chat(url, TEE)).status === 200, 15_000);
     const got = await Promise.all(Array.from({ length: 8 }, (_, i) => chat(url, { ...TEE, user: `${i}` })));
@@ -31,10 +31,10 @@ describe('attestations', () => {
     expect((await chat(url, TEE)).json().attestation).toBeDefined();
   });
 
-  it('are refused after SIDECAR_WAIT_MS where no sidecar is, before the backend is asked', async () => {
+  it('are refused after a time where no sidecar is, before the backend is asked', async () => {
     const url = await stage.gateway({
       SIDECAR_SOCKET: join(stage.service.folder.path, 'nobody.sock'),
-      SIDECAR_WAIT_MS: '200',
+      limits: { sidecar_wait_ms: 200 },
     });
     stage.service.backend.seen.length = 0;
     const started = performance.now();
@@ -77,8 +77,8 @@ describe('a request', () => {
 });
 
 describe('the streams of a key', () => {
-  it('are bounded by MAX_STREAMS_PER_KEY where its line says nothing', async () => {
-    const url = await stage.gateway({ MAX_STREAMS_PER_KEY: '1' }, ['a', 'b streams=0']);
+  it('are bounded by the line * where its own says nothing', async () => {
+    const url = await stage.gateway({}, ['* streams=1', 'a', 'b streams=0']);
     const held = holdResponses(stage.service);
     const running = ['a', 'b', 'b'].map((name) => chat(url, { ...CHAT, stream: true }, bearer(name)));
     await eventually(() => held.count === 3);

@@ -28,7 +28,7 @@ const costly = Buffer.from(`[${Array.from({ length: 320_000 }, (_, i) => `{"k${i
 
 describe('the verify endpoint, open to everybody,', () => {
   it('has so many places, which a body takes when it is here', async () => {
-    const url = await stage.gateway({ MAX_VERIFY_CONCURRENT: '1' });
+    const url = await stage.gateway({ limits: { max_verify_concurrent: 1 } });
     const body = await attested(url);
     const slow = Array.from({ length: 40 }, () => announced(url, body));
     for (const { outgoing } of slow) outgoing.write(body.slice(0, 10));
@@ -47,7 +47,7 @@ describe('the verify endpoint, open to everybody,', () => {
   });
 
   it('has no more of them for clients that leave', async () => {
-    const url = await stage.gateway({ MAX_VERIFY_CONCURRENT: '1' });
+    const url = await stage.gateway({ limits: { max_verify_concurrent: 1 } });
     const posted = vi.spyOn(Worker.prototype, 'postMessage');
     const leaver = request(`${url}${PATH}`, { method: 'POST' }).on('error', () => {});
     leaver.end(costly);
@@ -110,7 +110,7 @@ describe('the verify endpoint, open to everybody,', () => {
     ['small', '{"hangs":1}'],
     ['large', `{"hangs":"${'1'.repeat(300_000)}"}`],
   ])('ends what takes too long, and it alone: a %s body', async (_name, hanging) => {
-    const url = await stage.gateway({ VERIFY_TIMEOUT_MS: '3000' });
+    const url = await stage.gateway({ limits: { verify_timeout_ms: 3_000 } });
     const body = await attested(url);
     await eventually(async () => (await verify(url, body)).text === 'true', 60_000);
     // The thread never says anything of this one.

@@ -24,9 +24,8 @@ const attested = async (url: string) => (await chat(url, { ...CHAT, tee: true })
 describe('the verify endpoint, open to everybody,', () => {
   it('takes bodies of a size, and only so many a second from one address', async () => {
     const url = await stage.gateway({
-      MAX_VERIFY_BYTES: '65536',
-      MAX_VERIFY_PER_SECOND: '2',
       CLIENT_ADDRESS_HEADER: 'X-Forwarded-For',
+      limits: { max_verify_bytes: 65_536, max_verify_per_second: 2 },
     });
     const from = (address: string) => ({ 'x-forwarded-for': `forged, ${address}` });
     expectError(await verify(url, 'x'.repeat(70_000), from('10.0.0.9')), 413, 'body_too_large');
@@ -57,7 +56,7 @@ describe('the verify endpoint, open to everybody,', () => {
   });
 
   it('reads no more of a large body that it refuses, and its client has the answer', async () => {
-    const url = await stage.gateway({ MAX_VERIFY_BYTES: '65536' });
+    const url = await stage.gateway({ limits: { max_verify_bytes: 65_536 } });
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     const closed = new Promise((resolve) => socket.on('close', resolve).on('error', () => {}));
     let response = '';
@@ -80,7 +79,10 @@ describe('the verify endpoint, open to everybody,', () => {
   });
 
   it('has room for a few large bodies, and keeps it for those that come', async () => {
-    const url = await stage.gateway({ MAX_VERIFY_BYTES: '1000000', CLIENT_ADDRESS_HEADER: 'x-forwarded-for' });
+    const url = await stage.gateway({
+      CLIENT_ADDRESS_HEADER: 'x-forwarded-for',
+      limits: { max_verify_bytes: 1_000_000 },
+    });
     const large = ' '.repeat(999_000);
     const from = (n: number) => ({ 'x-forwarded-for': `10.0.0.${n}` });
     const slow = [1, 2, 3, 4].map((n) => announced(url, large, from(n)));

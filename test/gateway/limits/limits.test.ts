@@ -58,7 +58,7 @@ describe('requests at once', () => {
   });
 
   it('are bounded for each key, by its line or by the default, and no key takes the place of another', async () => {
-    const url = await stage.gateway({ MAX_CONCURRENT_PER_KEY: '1' }, ['a', 'b concurrent=2', 'c concurrent=0']);
+    const url = await stage.gateway({}, ['a', 'b concurrent=2', 'c concurrent=0', '* concurrent=1']);
     const held = holdResponses(stage.service);
     const accepted = ['a', 'b', 'b', 'c', 'c', 'c'].map((name) => chat(url, CHAT, bearer(name)));
     await eventually(() => held.count === 6);
@@ -74,7 +74,7 @@ describe('requests at once', () => {
   });
 
   it('count streams apart: past the total 503, past the key 429, while whole answers are served', async () => {
-    const url = await stage.gateway({ MAX_STREAMS: '2' }, ['a streams=1', 'b']);
+    const url = await stage.gateway({ limits: { max_streams: 2 } }, ['a streams=1', 'b']);
     const held = holdResponses(stage.service);
     const first = chat(url, STREAM, bearer('a'));
     await eventually(() => held.count === 1);
@@ -91,7 +91,7 @@ describe('requests at once', () => {
   });
 
   it('count streams by whatever path they are asked for', async () => {
-    const url = await stage.gateway({ MAX_STREAMS: '1' }, ['a']);
+    const url = await stage.gateway({ limits: { max_streams: 1 } }, ['a']);
     const held = holdResponses(stage.service);
     const first = chat(url, STREAM, bearer('a'));
     await eventually(() => held.count === 1);
@@ -115,7 +115,7 @@ describe('requests at once', () => {
   });
 
   it('count tee apart: past it nothing is asked of the backend, and requests without tee are served', async () => {
-    const url = await stage.gateway({ MAX_TEE_PER_KEY: '1' }, ['a', 'b']);
+    const url = await stage.gateway({}, ['* tee=1', 'a', 'b']);
     const held = holdResponses(stage.service);
     const first = chat(url, TEE, bearer('a'));
     await eventually(() => held.count === 1);
@@ -134,10 +134,9 @@ describe('a place', () => {
   it('is never lost: after clients that left, broke off, pipelined and failed, all are there', async () => {
     const url = await stage.gateway({
       MAX_CONCURRENT_REQUESTS: '8',
-      MAX_STREAMS: '8',
-      MAX_TEE_PER_KEY: '8',
       MAX_BODY_BYTES: '2097152',
       MAX_HELD_BYTES: '2097152',
+      limits: { max_streams: 8 },
     });
     const { backend } = stage.service;
     backend.script = (request, response) => {
@@ -242,7 +241,7 @@ describe('bytes that are held', () => {
 
 describe('requests a second', () => {
   it('are bounded for each key, with the headers that OpenAI clients know, before the body is read', async () => {
-    const url = await stage.gateway({ MAX_REQUESTS_PER_SECOND_PER_KEY: '2' }, ['a', 'b rps=1', 'c rps=0']);
+    const url = await stage.gateway({}, ['* rps=2', 'a', 'b rps=1', 'c rps=0']);
     const got = await Promise.all(
       [1, 2, 3].map(() => chat(url, 'no JSON', { ...bearer('a'), origin: 'http://localhost' })),
     );

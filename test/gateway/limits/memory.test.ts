@@ -32,10 +32,8 @@ describe('the memory that may be needed', () => {
 
   it.each([
     ['MAX_HELD_BYTES', String(512 * MiB)],
-    ['MAX_CONNECTIONS', '100000'],
-    ['MAX_STREAMS', '100000'],
+    ['MAX_CONCURRENT_REQUESTS', '100000'],
     ['ATTESTATION_STORE_BYTES', String(1024 * MiB)],
-    ['MAX_VERIFY_BYTES', String(64 * MiB)],
   ])('grows with %s, and past the limit the start is refused in words that name it', (name, value) => {
     const { log, lines } = logged();
     const limit = needed();
@@ -65,12 +63,12 @@ describe('descriptors', () => {
 
   it('that are fewer leave room for the backend, and say so', () => {
     const { log, lines } = logged();
-    const small = config({ MAX_CONNECTIONS: '4096', MAX_CONCURRENT_REQUESTS: '1000' });
-    expect(connectionsWithin(small, log, 4096)).toBe(4096 - 64 - 1000);
+    const small = config({ MAX_CONCURRENT_REQUESTS: '1000' });
+    expect(connectionsWithin(small, log, 2048)).toBe(2048 - 64 - 1000 + 8);
     expect(connectionsWithin(small, log, 1024)).toBe(480);
     expect(lines.map(({ msg }) => msg)).toEqual(
-      Array(2).fill(expect.stringMatching(/^fewer connections than MAX_CONNECTIONS: .* to 5160$/)),
+      Array(2).fill(expect.stringMatching(/^fewer connections than twice MAX_CONCURRENT_REQUESTS: .* to 3064$/)),
     );
-    expect(connectionsWithin(small, log, null)).toBe(4096);
+    expect(connectionsWithin(small, log, null)).toBe(2000);
   });
 });

@@ -19,7 +19,7 @@ let limited: string;
 beforeAll(async () => {
   stage = await startStage();
   open = stage.service.gateway.url;
-  limited = await stage.gateway({ MAX_BODY_BYTES: '4096', MAX_VERIFY_PER_SECOND: '1' }, [
+  limited = await stage.gateway({ MAX_BODY_BYTES: '4096', limits: { max_verify_per_second: 1 } }, [
     'usual rps=1000 tokens-per-day=100000',
     'slow rps=1',
     'poor tokens-per-day=5',
@@ -131,7 +131,7 @@ const PRODUCED: readonly (readonly [operation: string, code: string, produce: Pr
     async () => {
       const url = await stage.gateway({
         SIDECAR_SOCKET: join(stage.service.folder.path, 'none'),
-        SIDECAR_WAIT_MS: '50',
+        limits: { sidecar_wait_ms: 50 },
       });
       return chat(url, { ...CHAT, tee: true });
     },

@@ -46,7 +46,11 @@ async function start(life_s?: number): Promise<void> {
   urls = [service.gateway.url, other.url];
   for (const url of urls) await published(url);
 }
-const env = () => ({ ...FROM_ANYWHERE, ATTESTATION_STORE_URL: store.url, ATTESTATION_STORE_TIMEOUT_MS: '300' });
+const env = () => ({
+  ...FROM_ANYWHERE,
+  ATTESTATION_STORE_URL: store.url,
+  limits: { attestation_store_timeout_ms: 300 },
+});
 const startOther = () =>
   startGateway({ ...env(), BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket });
 /** The keys that a gateway publishes, once it has some. */

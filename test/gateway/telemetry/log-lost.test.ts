@@ -56,10 +56,8 @@ describe('a log whose reader is gone', () => {
   it('ends no attestation of a sidecar', async () => {
     const folder = temporaryFolder();
     const socket = join(folder.path, 'sidecar.sock');
-    const sidecar = startProcess('sidecar/main.ts', [], {
-      ATTESTER: 'simulated',
+    const sidecar = startProcess('demo/twin/main.ts', ['--root-dir', join(folder.path, 'root')], {
       SIDECAR_SOCKET: socket,
-      SIMULATED_ROOT_DIR: join(folder.path, 'root'),
     });
     try {
       await eventually(() => sidecar.output().includes('listening'), 15_000);

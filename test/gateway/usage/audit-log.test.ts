@@ -349,9 +349,9 @@ describe('a gateway with AUDIT_LOG', () => {
     expect(check(file).status).toBe(0);
   });
 
-  it('rotates at AUDIT_LOG_BYTES, and keeps AUDIT_LOG_FILES', async () => {
+  it('rotates at a size, and keeps so many files', async () => {
     stage = await startStage();
-    const url = await stage.gateway({ AUDIT_LOG: file, AUDIT_LOG_BYTES: '65536', AUDIT_LOG_FILES: '1' });
+    const url = await stage.gateway({ AUDIT_LOG: file, limits: { audit_log_bytes: 65_536, audit_log_files: 1 } });
     const body = { ...CHAT, model: 'm'.repeat(128) };
     // A tenth of a second's lines are written at once: some 150 of them fill a file.
     for (let round = 0; round < 6; round++) {

@@ -2,7 +2,6 @@
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { loadConfig } from '../../../sidecar/common/config.ts';
 import { exitCode } from '../../../sidecar/doctor/finding.ts';
 import { checkBackend } from '../../../sidecar/doctor/gateway-check.ts';
 import { type Host, thisHost } from '../../../sidecar/doctor/host.ts';
@@ -312,17 +311,17 @@ describe("the gateway's canary", () => {
     const { of, findings } = await look({ fetchNear });
     expect(of('backend').status).toBe('skip');
     expect(of('backend').seen).toBe(
-      'no gateway answers at http://127.0.0.1:8080/health (ECONNREFUSED): nobody looked at the model; GATEWAY_URL names it',
+      'no gateway answers at http://127.0.0.1:8080/health (ECONNREFUSED): nobody looked at the model; --gateway names it',
     );
     expect(exitCode(findings)).toBe(0);
   });
 
   test.each(['', '[]', '{"status":"ok"}', '<html>'])('is not read from another service: %j', async (body) => {
     const { of } = await look({ fetchNear: async () => new Response(body) });
-    expect(of('backend')).toMatchObject({ status: 'warn', todo: expect.stringContaining('GATEWAY_URL') });
+    expect(of('backend')).toMatchObject({ status: 'warn', todo: expect.stringContaining('--gateway URL') });
   });
 
-  test('over HTTP, from the address of GATEWAY_URL, without a proxy, and no more than is needed', async () => {
+  test('over HTTP, from the address of --gateway, without a proxy, and no more than is needed', async () => {
     const asked: string[] = [];
     const answers: RequestListener = (request, response) => {
       asked.push(`${request.method} ${request.url}`);
@@ -333,10 +332,10 @@ describe("the gateway's canary", () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
     const host = thisHost({ http_proxy: 'http://127.0.0.1:1' });
-    const settings = loadConfig({ GATEWAY_URL: `http://127.0.0.1:${port}/` });
+    const gateway = `http://127.0.0.1:${port}/`;
     try {
-      expect(names(await checkBackend(host, settings))).toEqual(['backend fail']);
-      expect((await checkBackend(host, settings))[0]).toMatchObject({
+      expect(names(await checkBackend(host, gateway))).toEqual(['backend fail']);
+      expect((await checkBackend(host, gateway))[0]).toMatchObject({
         status: 'skip',
         seen: expect.stringContaining('more than 65536 bytes'),
       });
@@ -344,6 +343,6 @@ describe("the gateway's canary", () => {
     } finally {
       server.close();
     }
-    expect(names(await checkBackend(host, settings))).toEqual(['backend skip']);
+    expect(names(await checkBackend(host, gateway))).toEqual(['backend skip']);
   });
 });

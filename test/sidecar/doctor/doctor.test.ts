@@ -248,7 +248,7 @@ describe('the chosen attester', () => {
     const missing = await look(running('2.0.0', false), choose('nvtrust'));
     expect(missing.of('attester')).toMatchObject({ status: 'fail', todo: expect.stringMatching(/install\.sh/) });
     const absent = await look(running(null), choose('nvattest'));
-    expect(absent.of('attester')).toMatchObject({ status: 'fail', todo: expect.stringContaining('NVATTEST') });
+    expect(absent.of('attester')).toMatchObject({ status: 'fail', todo: expect.stringContaining('on PATH') });
     expect((await look(running('1.2.1'), choose('nvattest'))).of('attester')).toMatchObject({
       status: 'warn',
       todo: 'install nvattest 2.0.0 or newer',

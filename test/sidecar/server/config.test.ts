@@ -1,14 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
-import { ConfigError, loadConfig } from '../../../sidecar/common/config.ts';
+import { ConfigError, LIMITS, loadConfig, REMOVED } from '../../../sidecar/common/config.ts';
 
 describe("the sidecar's configuration", () => {
-  it.each([' ', '0x10', '1e3', '-1', '1.5', 'many'])('stops the start for a number that is written %j', (value) => {
-    expect(() => loadConfig({ ATTEST_QUEUE_MAX: value })).toThrow(ConfigError);
-    expect(() => loadConfig({ ATTEST_QUEUE_MAX: value })).toThrow(
-      /^ATTEST_QUEUE_MAX must be a whole number in decimal digits$/,
-    );
-  });
-
   it.each(['RIM_URL', 'OCSP_URL', 'NRAS_URL'])(
     'stops the start for a password in %s, and does not repeat it',
     (name) => {
@@ -36,6 +29,19 @@ describe("the sidecar's configuration", () => {
   });
 
   it('counts an empty variable as unset', () => {
-    expect(loadConfig({ ATTEST_QUEUE_MAX: '' }).attest_queue_max).toBe(1024);
+    expect(loadConfig({ ATTESTER: '', GATEWAY_URL: '' }).attester).toBe('nvtrust');
+  });
+
+  it.each([...REMOVED.keys()])(
+    'does not start with %s, which is no setting any more, and says what replaces it',
+    (name) => {
+      const line = new ConfigError(`${name} is no longer a setting: ${REMOVED.get(name)}`);
+      expect(() => loadConfig({ [name]: '1' })).toThrow(line);
+      expect(loadConfig({ [name]: '' })).toMatchObject(LIMITS);
+    },
+  );
+
+  it('does not read the DRAIN_MS of a gateway that has the same environment', () => {
+    expect(loadConfig({ DRAIN_MS: '1' }).drain_ms).toBe(5_000);
   });
 });

@@ -41,11 +41,18 @@ if (missing) console.warn(`SKIPPED: the sidecar under ${ACTIVATE}, which is not 
 
 describe.skipIf(missing)('started by systemd-socket-activate', () => {
   const node = process.execPath;
-  const script = fileURLToPath(new URL('../../../sidecar/main.ts', import.meta.url));
+  const script = fileURLToPath(new URL('../../../demo/twin/main.ts', import.meta.url));
 
   function activate(address: string, folder: string): RunningProcess {
-    const env = ['ATTESTER=simulated', `SIMULATED_ROOT_DIR=${folder}/root`, 'SIDECAR_SOCKET=/nowhere/at/all.sock'];
-    return startCommand(ACTIVATE, ['-l', address, ...env.flatMap((one) => ['-E', one]), node, script]);
+    const env = ['SIDECAR_SOCKET=/nowhere/at/all.sock'];
+    return startCommand(ACTIVATE, [
+      '-l',
+      address,
+      ...env.flatMap((one) => ['-E', one]),
+      node,
+      script,
+      `--root-dir=${folder}/root`,
+    ]);
   }
 
   it('answers anybody who connected before it ran, and leaves the socket where it is when it stops', async () => {

@@ -16,7 +16,7 @@ describe('no sidecar at all', () => {
     const alone = await startGateway({
       BACKEND_URL: service.backend.url,
       SIDECAR_SOCKET: join(service.folder.path, 'nobody.sock'),
-      SIDECAR_WAIT_MS: '100',
+      limits: { sidecar_wait_ms: 100 },
     });
     const refused = await chat(alone.url, { messages: [{ role: 'user' }], tee: true });
     expect([refused.status, refused.json().error.code]).toEqual([503, 'attestation_unavailable']);
@@ -55,7 +55,7 @@ describe('no sidecar at all', () => {
     const strict = await startGateway({
       BACKEND_URL: service.backend.url,
       SIDECAR_SOCKET: service.socket,
-      SIDECAR_WAIT_MS: '300',
+      limits: { sidecar_wait_ms: 300 },
       ALLOW_SIMULATED: '0',
     });
     const refused = await chat(strict.url, { messages: [{ role: 'user' }], tee: true });

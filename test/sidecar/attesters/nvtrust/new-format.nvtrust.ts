@@ -1,4 +1,5 @@
 // A driver whose reports NVIDIA's Python SDK cannot read: the sidecar says so, and chooses nvattest by itself where it can.
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
@@ -35,15 +36,16 @@ describe.skipIf(lacks !== null)(
 
     /** As the sidecar makes it from its settings; `version` of nvattest, null: not installed. */
     async function attesterWith(version: string | null): Promise<Attester> {
-      const program = join(folder.path, `nvattest-${version}`);
+      const bin = join(folder.path, `bin-${version}`);
+      mkdirSync(bin, { recursive: true });
       const socket = join(twin.environment.LD_LIBRARY_PATH ?? '', SOCKET_FILE);
-      if (version !== null) writeNvattest(program, socket, twin.devices.length, version);
+      if (version !== null) writeNvattest(join(bin, 'nvattest'), socket, twin.devices.length, version);
       const { LD_LIBRARY_PATH } = twin.environment;
-      const settings = { ATTESTER: 'nvtrust', NVTRUST_VENV: twin.venv, NVATTEST: program, LD_LIBRARY_PATH };
+      const settings = { ATTESTER: 'nvtrust', NVTRUST_VENV: twin.venv, LD_LIBRARY_PATH };
       const { rim_url, ocsp_url } = twin.services;
       return createAttester(
         loadConfig({
-          PATH: process.env.PATH,
+          PATH: `${bin}:${process.env.PATH}`,
           ...settings,
           RIM_URL: rim_url,
           OCSP_URL: ocsp_url,
