@@ -319,7 +319,9 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     },
     acquire(owner, start, refused) {
       const request: Request = { start, refused, state: 'waiting' };
-      if (waiting === 0 && granted < permitted()) grant(owner, request);
+      // More may be permitted than at the last change.
+      next();
+      if (granted < permitted()) grant(owner, request);
       else enqueue(owner, request);
       return () => {
         const { state } = request;

@@ -96,6 +96,7 @@ export async function startSidecar(
     collectionMs?: number;
     queueMax?: number;
     deadlineMs?: number;
+    signers?: 'all' | 'any';
     drainMs?: number;
     attester?: Attester;
     unavailable?: AttesterError;
@@ -119,6 +120,7 @@ export async function startSidecar(
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
       drain_ms: options.drainMs ?? 5_000,
+      signers: options.signers ?? 'all',
       unavailable: options.unavailable ?? null,
       cpu: options.cpu ?? null,
       ...(options.trial_every_ms === undefined ? {} : { trial_every_ms: options.trial_every_ms }),

@@ -232,6 +232,25 @@ describe('a false sidecar', () => {
     expect(sidecar.seen.asked).toBeLessThan(9);
   });
 
+  it.each([
+    ['nothing of signers', {}, 2],
+    ['of four signers', { signers: 4 }, 5],
+  ])('that says %s is asked for so many at once', async (_name, hello, at_once) => {
+    let [now, most] = [0, 0];
+    const answer = async (honest: Collected) => {
+      most = Math.max(most, ++now);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      now--;
+      return honest;
+    };
+    sidecar = await startFalseSidecar(folder, { hello, answer });
+    const url = await start();
+    expect((await chat(url, TEE)).status).toBe(200);
+    const got = await Promise.all(Array.from({ length: 12 }, (_, i) => chat(url, { ...TEE, user: `${i}` })));
+    expect(got.map(({ status }) => status)).toEqual(Array(12).fill(200));
+    expect(most).toBe(at_once);
+  });
+
   it('that greets and leaves, over and over, is not connected to without a pause', async () => {
     sidecar = await startFalseSidecar(folder, { leaves: true });
     await start();

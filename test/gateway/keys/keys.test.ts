@@ -16,7 +16,7 @@ import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError } from '../../../gateway/base/config.ts';
-import type { Keys } from '../../../gateway/keys/keys.ts';
+import { type Keys, NO_LIMITS } from '../../../gateway/keys/keys.ts';
 import { loadKeys } from '../../../gateway/keys/keys-file.ts';
 import { eventually, type Folder, SILENT, temporaryFolder } from '../../support/harness.ts';
 
@@ -77,7 +77,7 @@ describe('the keys file', () => {
     expect(['a', 'plain-one', 'plain-two', 'b'].map(withKey)).toEqual(['alice', 'line-4', 'line-5', 'invalid_api_key']);
     const { limits } = (keys as Keys).authenticate({ authorization: 'bearer  a' });
     const models = new Set(['m/1', 'm:2']);
-    const none = { concurrent: null, streams: null };
+    const none = { concurrent: null, streams: null, held_bytes: null };
     expect(limits).toEqual({ rps: 5, ...none, tee: 2, tokens_per_day: 10_000_000_000, models, admin: true });
     expect((keys as Keys).authenticate({ authorization: 'bearer plain-one' }).limits.admin).toBe(false);
     expect(lines).toHaveLength(1);
@@ -100,6 +100,17 @@ describe('the keys file', () => {
       [`alice:sha256:${hex} rps=secret-key`, /line 1: rps is a whole number/],
       [`alice:sha256:${hex} rps=1 rps=2`, /line 1: rps is given twice/],
       [`alice:sha256:${hex} models=,`, /line 1: models names/],
+      ['* rps=5\n', /holds no key$/],
+      ['*\nok', /line 1: the line \* has limits of every key/],
+      ['* secret-key=5\nok', /line 1: a setting is admin, or one of/],
+      ['* rps=1 rps=2\nok', /line 1: rps is given twice/],
+      ['* rps=secret-key\nok', /line 1: rps is a whole number/],
+      ['* rps=5 admin\nok', /line 1: models and admin are given to a key by its name/],
+      ['* models=m\nok', /line 1: models and admin are given to a key by its name/],
+      ['* rps=5\nok\n* streams=5', /line 3 is a second line \*$/],
+      ['* held-bytes=1023\nok', /line 1: held-bytes is 0 \(no limit\) or not less than MAX_BODY_BYTES \(1024\)$/],
+      [`alice:sha256:${hex} held-bytes=1`, /line 1: held-bytes is 0 \(no limit\) or not less than/],
+      [`*:sha256:${hex}`, /line 1: a name is/],
       [`${hashed('alice', 'a')}${hashed('alice', 'b')}`, /line 2 repeats/],
       [`${hashed('alice', 'a')}${hashed('bob', 'a')}`, /line 2 repeats/],
     ] as const) {
@@ -110,6 +121,41 @@ describe('the keys file', () => {
     }
     file = join(folder.path, 'absent');
     expect(() => load()).toThrow(/cannot be read: ENOENT/);
+  });
+
+  it('has the limits of every key in the line *, wherever it stands; what a key’s own line says comes first', () => {
+    const own = 'rps=0 concurrent=1 streams=2 tee=3 tokens-per-day=4 held-bytes=5000 models=m admin';
+    const keys_of = `${hashed('bare', 'b')}${hashed('own', 'o', own)}plain\n`;
+    const every = 'rps=5 concurrent=10 streams=4 tee=2 tokens-per-day=100000 held-bytes=33554432';
+    const of = (key: string) => keys?.authenticate({ authorization: `Bearer ${key}` }).limits;
+    const expected = { rps: 5, concurrent: 10, streams: 4, tee: 2, tokens_per_day: 100_000, held_bytes: 33_554_432 };
+    for (const text of [`* ${every}\n${keys_of}`, `${keys_of}*\t${every}`]) {
+      writeFileSync(file, text);
+      load().close();
+      for (const key of ['b', 'plain']) expect(of(key)).toEqual({ ...expected, models: null, admin: false });
+      const limits = { rps: 0, concurrent: 1, streams: 2, tee: 3, tokens_per_day: 4, held_bytes: 5_000 };
+      expect(of('o')).toEqual({ ...limits, models: new Set(['m']), admin: true });
+      expect(withKey('*')).toBe('invalid_api_key');
+    }
+    writeFileSync(file, `* streams=7\n${keys_of}`);
+    load().close();
+    expect(of('b')).toEqual({ ...NO_LIMITS, streams: 7 });
+  });
+
+  it('takes a changed line * up, and keeps the one before where it is wrong', async () => {
+    const lines: string[] = [];
+    writeFileSync(file, `* rps=1\n${hashed('one', '1')}`);
+    load(logInto(lines));
+    const rps = () => keys?.authenticate({ authorization: 'Bearer 1' }).limits.rps;
+    expect(rps()).toBe(1);
+    writeFileSync(file, `* rps=2\n${hashed('one', '1')}`);
+    await eventually(() => rps() === 2);
+    writeFileSync(file, `* rps=many\n${hashed('one', '1')}`);
+    await eventually(() => lines.some((line) => line.includes('"level":50')));
+    expect(lines.at(-1)).toMatch(/API_KEYS_FILE line 1: rps is a whole number.*the keys from before stay/);
+    expect(rps()).toBe(2);
+    writeFileSync(file, hashed('one', '1'));
+    await eventually(() => rps() === null);
   });
 
   it('counts again when it is written, renamed over or swapped by a symbolic link, without a restart', async () => {
@@ -202,6 +248,24 @@ describe('countersign keys', () => {
     expect(readFileSync(file, 'utf8')).toMatch(/^# our team\n\nalice:sha256:\S+ rps=5 models=a,b admin\n$/);
     await eventually(() => withKey('old-plain-key') === 'invalid_api_key');
   });
+
+  it('prints the line *, keeps it where it stands, and makes no key of that name', async () => {
+    writeFileSync(file, `# every key\n*  streams=4 rps=5\n${hashed('alice', 'a').trim()}\n`);
+    expect((await command('add', 'bob', '--held-bytes', '33554432')).code).toBe(0);
+    expect((await command('list')).out).toBe('* rps=5 streams=4\nalice\nbob held-bytes=33554432\n');
+    expect((await command('remove', 'alice')).code).toBe(0);
+    expect(readFileSync(file, 'utf8')).toMatch(
+      /^# every key\n\* {2}streams=4 rps=5\nbob:sha256:[0-9a-f]{64} held-bytes=33554432\n$/,
+    );
+    expect((await command('remove', 'bob')).err).toMatch(/would hold no key/);
+    for (const words of [
+      ['add', '*'],
+      ['remove', '*'],
+    ])
+      expect((await command(...words)).code).not.toBe(0);
+    writeFileSync(file, '* rps=1\n* rps=2\nplain\n');
+    expect((await command('list')).err).toMatch(/the file line 2 is a second line \*/);
+  }, 20_000);
 
   it('removes the key of that name and no other, whatever the name is', async () => {
     const hashed = (name: string, digit: string) => `${name}:sha256:${digit.repeat(64)}`;

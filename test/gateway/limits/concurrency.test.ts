@@ -112,7 +112,7 @@ describe('requests of which only the head is here', () => {
   it('take no place from those that are here, neither another key’s nor, without keys, anybody’s', async () => {
     stage.service.backend.script = chatAnswer('Hello.');
     for (const keys of [['* concurrent=0', 'many', 'one'], undefined]) {
-      const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '8' }, keys);
+      const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '8', limits: { max_connections: 100 } }, keys);
       await heads(url, 40, keys === undefined ? null : 'many');
       await new Promise((resolve) => setTimeout(resolve, 200));
       const headers = keys === undefined ? {} : bearer('one');

@@ -7,7 +7,7 @@ import { CHAT, chat } from '../../support/client.ts';
 import { eventually, type Folder, temporaryFolder } from '../../support/harness.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';
 
-function queueOf(max_permits: number, max_waiting: number) {
+function queueOf(max_permits: number | (() => number), max_waiting: number) {
   const permits = createPermits({ max_permits, max_waiting });
   const order: string[] = [];
   const refused: string[] = [];
@@ -47,6 +47,22 @@ describe('permits', () => {
     acquire('one', 'o2');
     for (const release of many.slice(0, 2)) release();
     expect(order).toEqual(['m0', 'm1', 'o1', 'm2']);
+  });
+
+  it('may become more or fewer: those that wait take what there is, at the next change', () => {
+    let most = 1;
+    const { order, acquire } = queueOf(() => most, 100);
+    const releases = ['a1', 'a2', 'a3', 'a4', 'a5', 'a6'].map((name) => acquire('a', name));
+    expect(order).toEqual(['a1']);
+    most = 3;
+    acquire('b', 'b1');
+    // Who comes later does not go before those that wait.
+    expect(order).toEqual(['a1', 'a2', 'a3']);
+    most = 1;
+    for (const release of releases.slice(0, 2)) release();
+    expect(order).toHaveLength(3);
+    releases[2]?.();
+    expect(order.slice(3)).toEqual(['a4']);
   });
 
   it('are waited for by so many: past that the latest of the one who has most in the queue is refused', () => {

@@ -31,7 +31,10 @@ describe('a storm past capacity', () => {
       }
       response.end(delta('last') + finish() + DONE);
     };
-    const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '10' });
+    const url = await stage.gateway({
+      MAX_CONCURRENT_REQUESTS: '10',
+      limits: { max_streams: 10, max_connections: 1_000 },
+    });
     const accepted = Array.from({ length: 10 }, (_, i) => chat(url, { ...CHAT, stream: true, tee: i % 2 === 0 }));
     await eventually(() => backend.seen.length === 10, 30_000);
     const refused = await storm(url, {}, REFUSALS);

@@ -72,6 +72,16 @@ async function attesterWith(
 }
 
 describe('a connection with the sidecar', () => {
+  it.each([
+    ['all', undefined],
+    ['any', 3],
+  ] as const)('says in its hello how many nonces are signed at once, where SIGNERS is %s', async (signers, count) => {
+    const attester = await createSimulatedAttester({ rootDir: join(folder.path, 'simulated-root'), devices: 3 });
+    running = await startSidecar(folder, { attester, signers });
+    const hello = await (await connect(running.socket)).next();
+    expect([hello.type, hello.signers]).toEqual(['hello', count]);
+  });
+
   it('begins with hello and answers raw with its own hash, a token and evidence', async () => {
     running = await startSidecar(folder);
     const client = await connect(running.socket);
