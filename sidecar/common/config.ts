@@ -63,6 +63,13 @@ export const schema = z.object({
     .describe(
       '`any`: one free GPU signs each nonce, not all; only with `native` or `nras`. The driver serves one at a time',
     ),
+  SELF_CHECK: z
+    .enum(['0', '1'])
+    .default('1')
+    .transform((value) => value === '1')
+    .describe(
+      '`0`: what a GPU signed goes to the gateway unchecked, which checks it in any case; for a socket that only trusted processes reach',
+    ),
   CPU_EVIDENCE: z
     .enum(CPU_EVIDENCE)
     .default('off')
