@@ -192,7 +192,15 @@ interface BuiltApp {
 /** `tracer` null: tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config, log);
-  const backends = config.backends_file === null ? null : createBackends(config.backends_file, config, log);
+  const backends =
+    config.backends_file === null
+      ? null
+      : createBackends(
+          config.backends_file,
+          config,
+          log,
+          (name) => config.canary_stops !== 'none' && canary.isWrong(name),
+        );
   // loadConfig requires BACKEND_URL where BACKENDS_FILE is not set.
   const backend = backends ?? createBackend({ ...config, backend_url: config.backend_url as string });
   const canary = startCanary(

@@ -1,7 +1,7 @@
 // Gauges that are read when metrics are collected: the sidecar's state, the store, running requests, the backends, the process itself.
 import { Counter, collectDefaultMetrics, Gauge, type Registry } from 'prom-client';
 import { type SessionEnds, SIDECAR_STATES, type Sidecar, type Store } from './attestation/interfaces.ts';
-import { type Backends, CANARY_STATES, type Canary } from './backend/backend.ts';
+import { type Backends, CANARY_CHECKS, CANARY_STATES, type Canary } from './backend/backend.ts';
 import type { AuditLog, AuditState } from './usage/audit-log.ts';
 
 /** Codes that a sidecar gives when it cannot attest. Any other code is counted as `other`. */
@@ -39,7 +39,7 @@ export function registerGauges(
   gauge('http_server_active_requests', 'Requests that are being served.', running);
   gauge(
     'countersign_signing_queue_depth',
-    'Answers that wait for their attestation. A router can score it.',
+    'Answers that wait for their attestation, and requests that wait for a sidecar that is away. A router can score it.',
     () => sidecar.pending,
   );
   gauge(
@@ -58,6 +58,15 @@ export function registerGauges(
     registers,
     collect() {
       for (const state of CANARY_STATES) this.set({ state }, canary.result.state === state ? 1 : 0);
+    },
+  });
+  new Gauge({
+    name: 'countersign_canary_failed',
+    help: 'Whether this check of the canary failed: 1 or 0. check: sense, repeats, sampling, top_k.',
+    labelNames: ['check'] as const,
+    registers,
+    collect() {
+      for (const check of CANARY_CHECKS) this.set({ check }, canary.result.checks?.[check] === 'wrong' ? 1 : 0);
     },
   });
   // Absent where gateways share no store.

@@ -1,4 +1,5 @@
-// Checks that the gateway serves: requests its own /health on the loopback interface. Exits with 0 for a 200, or with 1 and the reason.
+// Checks that the gateway serves: requests its own /health on the loopback interface. Exits with 0 for a 200, or with 1 and the reason. An
+// argument such as `tee,canary` is what /health then requires.
 import { request as overHttp } from 'node:http';
 import { request as overTls } from 'node:https';
 import { loadConfig } from './base/config.ts';
@@ -10,6 +11,8 @@ const ANY = new Map([
 ]);
 
 const config = loadConfig(process.env);
+const [required] = process.argv.slice(2);
+const path = required === undefined ? '/health' : `/health?require=${encodeURIComponent(required)}`;
 const end = (code: 0 | 1, message: string) => {
   console.log(message);
   process.exit(code);
@@ -21,11 +24,11 @@ request(
   {
     host: ANY.get(config.host) ?? config.host,
     port: config.port,
-    path: '/health',
+    path,
     timeout: TIMEOUT_MS,
     ...(tls ? { rejectUnauthorized: false } : {}),
   },
-  (response) => end(response.statusCode === 200 ? 0 : 1, `/health answers ${response.statusCode}`),
+  (response) => end(response.statusCode === 200 ? 0 : 1, `${decodeURIComponent(path)} answers ${response.statusCode}`),
 )
   .on('error', (error: NodeJS.ErrnoException) => end(1, `not reachable: ${error.code}`))
   .on('timeout', () => end(1, 'no answer in time'))

@@ -193,9 +193,9 @@ export interface Sidecar {
    * @throws {Problem} not_found, attestation_unavailable, overloaded
    */
   challenge(challenge: string, timeout_ms: number): Promise<Session>;
-  /** Number of attestations that are pending. */
+  /** Number of attestations that are pending, and of requests that wait for a sidecar that is away. */
   readonly pending: number;
-  /** The time for which the oldest of them has waited; 0 without one. */
+  /** The time for which the oldest of both has waited; 0 without one. */
   readonly oldest_ms: number;
   /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;

@@ -47,7 +47,8 @@ class SidecarClient implements Sidecar {
   #link: Link | null = null;
   #failures = 0;
   #reconnect: NodeJS.Timeout | null = null;
-  readonly #waiting = new Set<() => void>();
+  /** Requests that wait for a sidecar, each with the time since which it waits. */
+  readonly #waiting = new Map<() => void, number>();
   readonly #sessions: Sessions;
   readonly #requests: AttestRequests;
   readonly attest: Sidecar['attest'];
@@ -76,11 +77,12 @@ class SidecarClient implements Sidecar {
   }
 
   get pending() {
-    return this.#requests.pending;
+    return this.#requests.pending + this.#waiting.size;
   }
 
   get oldest_ms() {
-    return this.#requests.oldest_ms;
+    const [since_ms = Number.POSITIVE_INFINITY] = this.#waiting.values();
+    return Math.max(this.#requests.oldest_ms, performance.now() - since_ms, 0);
   }
 
   connect(): void {
@@ -147,7 +149,7 @@ class SidecarClient implements Sidecar {
     if (greeting.cpu !== null && !again) this.#options.onProcessor?.();
     if (again) return; // Everything pending was already requested on this connection.
     this.#requests.repeat(link);
-    for (const wake of this.#waiting) wake();
+    for (const wake of this.#waiting.keys()) wake();
   }
 
   #disconnected(): void {
@@ -206,7 +208,7 @@ class SidecarClient implements Sidecar {
           ),
         );
       }, wait_ms);
-      this.#waiting.add(wake);
+      this.#waiting.set(wake, performance.now());
     });
   }
 

@@ -24,6 +24,8 @@ export interface BackendRequest {
    * stored resource, which only the first of those backends may have.
    */
   readonly model?: string | null | undefined;
+  /** The response is to be attested: a backend whose canary is wrong does not serve it. */
+  readonly attested?: boolean;
 }
 
 /** The head of the backend's response. */
@@ -109,11 +111,25 @@ export interface Backends extends Backend {
 
 export const CANARY_STATES = ['off', 'pending', 'good', 'wrong', 'unavailable'] as const;
 
+/**
+ * `sense`: the answer is text with the expected name. `repeats`: at temperature 0 it comes again. `sampling`: at a high temperature two
+ * seeds differ. `top_k`: with `top_k` 1 it is that of temperature 0.
+ */
+export const CANARY_CHECKS = ['sense', 'repeats', 'sampling', 'top_k'] as const;
+/** `unknown`: the backend does not know the parameter, or a check before it failed. */
+export type CanaryVerdict = 'good' | 'wrong' | 'unknown';
+export type CanaryChecks = Record<(typeof CANARY_CHECKS)[number], CanaryVerdict>;
+
 export interface CanaryResult {
   /** `pending`: there is no result yet. `unavailable`: there is none, because the backend gave no complete answer. */
   readonly state: (typeof CANARY_STATES)[number];
-  /** `wrong`: empty, not_text, repetition, unexpected, changed. `unavailable`: no_model, no_answer, cut, timeout, a code or a status. */
+  /**
+   * `wrong`: empty, not_text, repetition, unexpected, changed, same_samples, top_k_ignored. `unavailable`: no_model, no_answer, cut,
+   * timeout, a code or a status.
+   */
   readonly reason?: string;
+  /** Absent where no answer could be judged. */
+  readonly checks?: Readonly<CanaryChecks>;
   /** Of several backends, the one that is wrong. */
   readonly backend?: string;
   /** The time of the result, RFC 3339. */
@@ -122,5 +138,9 @@ export interface CanaryResult {
 
 export interface Canary {
   readonly result: CanaryResult;
+  /** Whether this backend is wrong; null: the only one. */
+  isWrong(backend: string | null): boolean;
+  /** False: every backend is wrong. */
+  readonly usable: boolean;
   close(): void;
 }

@@ -17,6 +17,7 @@ import type {
   ResponseHead,
 } from './backend.ts';
 import { type BackendEntry, BackendsFileError, readBackendsFile } from './backends-file.ts';
+import { canaryProblem } from './canary.ts';
 import type { Observation } from './health.ts';
 import { Replica } from './replica.ts';
 
@@ -40,9 +41,12 @@ class Group {
     this.#members = replicas.map((replica) => ({ replica, current: 0 }));
   }
 
-  /** Returns a backend that was not tried: one that is up, or else, as the last resort, one that is down. null: all were tried. */
-  next(tried: ReadonlySet<Replica>): Replica | null {
-    const untried = this.#members.filter(({ replica }) => !tried.has(replica));
+  /**
+   * Returns a backend that was not tried and may be used: one that is up, or else, as the last resort, one that is down. null: there is
+   * none.
+   */
+  next(tried: ReadonlySet<Replica>, mayUse: (replica: Replica) => boolean): Replica | null {
+    const untried = this.#members.filter(({ replica }) => !tried.has(replica) && mayUse(replica));
     const up = untried.filter(({ replica }) => replica.up);
     return this.#choose(up.length === 0 ? untried : up);
   }
@@ -183,8 +187,16 @@ class RoutedCall implements ResponseHandler, BackendCall {
   }
 }
 
-/** @throws {ConfigError} when the file cannot be used. */
-export function createBackends(file: string, config: GatewayConfig, log: Logger): Backends {
+/**
+ * `isWrong`: whether a backend's canary is wrong, so that nothing of it is attested.
+ * @throws {ConfigError} when the file cannot be used.
+ */
+export function createBackends(
+  file: string,
+  config: GatewayConfig,
+  log: Logger,
+  isWrong: (backend: string) => boolean = () => false,
+): Backends {
   const path = resolve(file);
   let table: Table | null = null;
   let file_error: string | null = null;
@@ -227,7 +239,9 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger)
     next(request, tried) {
       const group = current().groupOf(request.model);
       if (group === null) throw noBackendFor(request);
-      return group.next(tried);
+      const next = group.next(tried, ({ name }) => request.attested !== true || !isWrong(name));
+      if (next === null && tried.size === 0) throw canaryProblem();
+      return next;
     },
     get closed() {
       return closed;

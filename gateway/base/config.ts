@@ -115,6 +115,10 @@ export const schema = z.object({
     .max(64)
     .default('Paris')
     .describe('What the answer about France’s capital must contain; `*`: any text'),
+  CANARY_STOPS: z
+    .enum(['tee', 'all', 'none'])
+    .default('tee')
+    .describe('What a wrong answer stops: requests with tee; `all`: `/health` is 503 too; `none`'),
   SEALED: z
     .enum(['off', 'allowed', 'required'])
     .default('allowed')

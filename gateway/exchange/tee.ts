@@ -5,7 +5,8 @@ import { isEndpoint } from '../../proto/attestation/raw.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
 import { streamFormOf } from '../../proto/stream/forms.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
-import type { ResponseHead } from '../backend/backend.ts';
+import type { Canary, ResponseHead } from '../backend/backend.ts';
+import { canaryProblem } from '../backend/canary.ts';
 import { TEE_COPIES } from '../base/bounds.ts';
 import { ChunkBuffer, EMPTY } from '../base/bytes.ts';
 import type { GatewayConfig } from '../base/config.ts';
@@ -23,6 +24,7 @@ export interface TeeDeps {
   readonly config: GatewayConfig;
   readonly sidecar: Sidecar;
   readonly store: Store;
+  readonly canary: Pick<Canary, 'usable'>;
   readonly attestor: Attestor;
 }
 
@@ -79,11 +81,12 @@ interface TeeRequest {
  */
 export async function openTee(
   { outgoing, permit, watch, id, owner }: TeeContext,
-  { config, sidecar, store }: TeeDeps,
+  { config, sidecar, store, canary }: TeeDeps,
   { tee, ...rest }: TeeRequest,
 ): Promise<TeeExchange> {
   if (!isEndpoint(rest.endpoint))
     throw new Problem('invalid_request', 'tee: the path has characters that no proof can name.', { param: 'tee' });
+  if (config.canary_stops !== 'none' && !canary.usable) throw canaryProblem();
   permit.tee();
   permit.hold((TEE_COPIES - 1) * rest.request.length);
   // The wait for a sidecar is never longer than an attestation may take.

@@ -67,6 +67,7 @@ export function generate(endpoint: Endpoint, deps: GenerateDeps) {
         body: forward,
         repeatable: true,
         owner: tee === null ? c.env.owner : null,
+        attested: tee !== null,
         model,
       },
       exchange,

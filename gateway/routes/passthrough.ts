@@ -141,6 +141,7 @@ export function passthrough(deps: PassThroughDeps, attestationById: (c: Context,
       body: method === 'GET' || forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
       owner: tee === null ? c.env.owner : null,
+      attested: tee !== null,
       model:
         backends === null
           ? null

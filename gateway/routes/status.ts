@@ -25,20 +25,29 @@ interface StatusDeps {
   readonly draining: () => boolean;
 }
 
+/** What a probe may require of /health. */
+const REQUIRABLE = ['tee', 'canary'] as const;
+type Requirable = (typeof REQUIRABLE)[number];
+
 export function health(deps: StatusDeps, probe: BackendProbe) {
-  const { sidecar, version, draining } = deps;
+  const { config, sidecar, canary, version, draining } = deps;
   return async (c: Context): Promise<Response> => {
-    const probed = await probe();
+    const required = requiredIn(c);
+    const backend = { ...(await probe()), canary: canary.result };
     const { state, hello, unavailable, refused } = sidecar;
-    const backend = { ...probed, canary: deps.canary.result };
-    const healthy = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
+    const attests = state === 'connected' && unavailable === null;
+    const sensible = backend.canary.state !== 'pending' && canary.usable;
+    const ready = { tee: attests && (canary.usable || config.canary_stops === 'none'), canary: sensible };
+    const healthy = attests && backend.canary.state !== 'wrong';
     const reached = backend.status === 'ok' && !healthy ? 'degraded' : backend.status;
-    // The driver accepts no work for these GPUs any more, until the guest restarts.
-    const served = unavailable?.code === 'cc_lost' ? 'down' : reached;
+    // After `cc_lost` the driver accepts no work for these GPUs any more, until the guest restarts.
+    const stopped = unavailable?.code === 'cc_lost' || (config.canary_stops === 'all' && !canary.usable);
+    const served = stopped ? 'down' : reached;
     const { reachable } = deps.store;
     const status = draining() ? 'draining' : served;
     const body = {
       status,
+      ready,
       backend,
       sidecar: {
         status: state,
@@ -54,8 +63,21 @@ export function health(deps: StatusDeps, probe: BackendProbe) {
       audit: auditHealth(deps.audit),
       version,
     };
-    return c.json(body, status === 'down' || status === 'draining' ? 503 : 200);
+    const serves = status !== 'down' && status !== 'draining' && required.every((name) => ready[name]);
+    return c.json(body, serves ? 200 : 503);
   };
+}
+
+/** The names in `?require=tee,canary`. @throws {Problem} invalid_request for any other name */
+function requiredIn(c: Context): readonly Requirable[] {
+  const names = (c.req.queries('require') ?? []).flatMap((list) => list.split(','));
+  return names.map((name) => {
+    const known = REQUIRABLE.find((one) => one === name);
+    if (known !== undefined) return known;
+    throw new Problem('invalid_request', `require: may name ${REQUIRABLE.join(' and ')}, with a comma between.`, {
+      param: 'require',
+    });
+  });
 }
 
 function auditHealth(audit: AuditLog | null) {

@@ -21,8 +21,12 @@ afterEach(async () => {
 });
 
 /** Exit code and words, as Docker keeps them. */
-async function checked(script: string, env: Record<string, string>): Promise<[number | null, string]> {
-  const process = startProcess(script, [], env);
+async function checked(
+  script: string,
+  env: Record<string, string>,
+  args: readonly string[] = [],
+): Promise<[number | null, string]> {
+  const process = startProcess(script, args, env);
   const { code } = await process.exited;
   return [code, process.output().trim()];
 }
@@ -77,7 +81,8 @@ describe("the sidecar's health check", () => {
 
 describe("the gateway's health check", () => {
   const BACKEND_URL = 'http://127.0.0.1:1/v1';
-  const check = (url: string) => checked('gateway/healthcheck.ts', { BACKEND_URL, PORT: new URL(url).port });
+  const check = (url: string, ...args: string[]) =>
+    checked('gateway/healthcheck.ts', { BACKEND_URL, PORT: new URL(url).port }, args);
 
   it('passes while chat works, with a sidecar or without', async () => {
     const backend = await startBackend();
@@ -85,6 +90,8 @@ describe("the gateway's health check", () => {
     const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: join(folder.path, 'none.sock') });
     ends.push(() => gateway.close());
     expect(await check(gateway.url)).toEqual([0, '/health answers 200']);
+    expect(await check(gateway.url, 'tee,canary')).toEqual([1, '/health?require=tee,canary answers 503']);
+    expect(await check(gateway.url, 'canary')).toEqual([0, '/health?require=canary answers 200']);
   });
 
   it('fails while the backend is down, and without a gateway', async () => {

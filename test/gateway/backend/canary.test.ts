@@ -20,11 +20,33 @@ function start(config: GatewayConfig): Canary {
   return startCanary(() => [{ name: null, call: (request, handler) => client.call(request, handler) }], config, SILENT);
 }
 
-/** Answers that follow one another; the last one stays. */
+interface Asked {
+  readonly temperature: number;
+  readonly seed?: number;
+  readonly top_k?: number;
+}
+
+/** Answers to what is asked at temperature 0 that follow one another; the last one stays. Samples vary with their seed, except with top_k 1. */
 function saying(...texts: readonly string[]): Script {
   let n = 0;
-  return (request, response) => answer(chatBody(texts[Math.min(n++, texts.length - 1)] as string))(request, response);
+  return (request, response) => {
+    const { temperature, seed, top_k }: Asked = JSON.parse(request.body);
+    const greedy = texts[Math.min(temperature === 0 ? n++ : n - 1, texts.length - 1)] as string;
+    const text = temperature === 0 || top_k === 1 ? greedy : `${seed} words`;
+    return answer(chatBody(text))(request, response);
+  };
 }
+
+/** A backend that finds Paris, and does with samples what `sample` says: a text, or null for a status 400. */
+const sampling =
+  (sample: (asked: Asked) => string | null): Script =>
+  (request, response) => {
+    const asked: Asked = JSON.parse(request.body);
+    const text = asked.temperature === 0 ? 'Paris.' : sample(asked);
+    const script = text === null ? answer('{"error":{"message":"unknown"}}', 400) : answer(chatBody(text));
+    return script(request, response);
+  };
+const ownedBy = (engine: string) => JSON.stringify({ object: 'list', data: [{ id: 'first', owned_by: engine }] });
 
 async function look(script: Script, env: Record<string, string> = {}, models = MODELS) {
   backend = await startBackend(script);
@@ -41,16 +63,69 @@ async function look(script: Script, env: Record<string, string> = {}, models = M
 }
 
 describe('the canary', () => {
-  it('asks the first model twice at temperature 0, with the key of the backend', async () => {
+  it('asks the first model twice at temperature 0 and three times with sampling, with the key of the backend', async () => {
     const result = await look(saying('The capital of France is **Paris**.'));
     expect(result).toMatchObject({ state: 'good', at: expect.stringMatching(/^\d{4}-.*Z$/) });
     expect(result.reason).toBeUndefined();
     const questions = backend.seen.filter(({ url }) => url.endsWith('/chat/completions'));
-    expect(questions).toHaveLength(2);
-    for (const { body, headers } of questions) {
-      expect(JSON.parse(body)).toMatchObject({ model: 'first', temperature: 0, max_tokens: 256 });
-      expect(headers.authorization).toBe('Bearer secret');
-    }
+    const asked = questions.map(({ body }) => JSON.parse(body));
+    const hot = { model: 'first', temperature: 2, max_tokens: 16 };
+    expect(asked).toMatchObject([
+      { model: 'first', temperature: 0, max_tokens: 256 },
+      { model: 'first', temperature: 0, max_tokens: 256 },
+      { ...hot, seed: 1 },
+      { ...hot, seed: 2 },
+      { ...hot, seed: 1, top_k: 1 },
+    ]);
+    expect(questions.every(({ headers }) => headers.authorization === 'Bearer secret')).toBe(true);
+    expect(result.checks).toEqual({ sense: 'good', repeats: 'good', sampling: 'good', top_k: 'good' });
+  });
+
+  it('sees that the parameters of sampling are read as zeros: seeds make no difference', async () => {
+    expect(await look(sampling(() => 'Paris.'))).toMatchObject({
+      state: 'wrong',
+      reason: 'same_samples',
+      checks: { sense: 'good', repeats: 'good', sampling: 'wrong', top_k: 'unknown' },
+    });
+  });
+
+  it('sees that top_k has no effect, where the engine knows it', async () => {
+    const ignored = sampling(({ seed }) => `${seed} words`);
+    const wrong = { state: 'wrong', reason: 'top_k_ignored', checks: { sampling: 'good', top_k: 'wrong' } };
+    expect(await look(ignored, {}, ownedBy('vllm'))).toMatchObject(wrong);
+    canary.close();
+    await backend.close();
+    expect(await look(ignored, {}, ownedBy('someone'))).toMatchObject({
+      state: 'good',
+      checks: { sampling: 'good', top_k: 'unknown' },
+    });
+  });
+
+  it.each([
+    ['seed and high temperatures', (): null => null, 'unknown', 'unknown'],
+    ['top_k', ({ seed, top_k }: Asked) => (top_k === 1 ? null : `${seed} words`), 'good', 'unknown'],
+  ])('does not call a backend wrong that refuses %s', async (_name, sample, seeds, top_k) => {
+    expect(await look(sampling(sample), {}, ownedBy('vllm'))).toMatchObject({
+      state: 'good',
+      checks: { sense: 'good', repeats: 'good', sampling: seeds, top_k },
+    });
+  });
+
+  it('asks again with other seeds before it calls samples the same', async () => {
+    let n = 0;
+    expect(await look(sampling(({ top_k }) => (top_k === 1 ? 'Paris.' : n++ < 2 ? 'same' : `${n}`)))).toMatchObject({
+      state: 'good',
+      checks: { sampling: 'good' },
+    });
+    expect(n).toBe(4);
+  });
+
+  it('is not good when a sample is never answered', async () => {
+    const got = await look((request, response) => {
+      const { temperature } = JSON.parse(request.body);
+      return answer(chatBody('Paris'), temperature === 0 ? 200 : 503)(request, response);
+    });
+    expect(got).toMatchObject({ state: 'unavailable', reason: 'http_503' });
   });
 
   it.each([
@@ -68,8 +143,13 @@ describe('the canary', () => {
   });
 
   it('takes reasoning for an answer, and answers that differ far behind', async () => {
-    const reasoning = (text: string): Script =>
-      answer(JSON.stringify({ choices: [{ message: { content: null, reasoning_content: text } }] }));
+    const reasoning =
+      (text: string): Script =>
+      (request, response) => {
+        const { temperature, seed }: Asked = JSON.parse(request.body);
+        const message = { content: null, reasoning_content: temperature === 0 ? text : `${seed}` };
+        return answer(JSON.stringify({ choices: [{ message }] }))(request, response);
+      };
     expect(await look(reasoning('They ask for the capital of France: Paris'))).toMatchObject({ state: 'good' });
     canary.close();
     await backend.close();
@@ -83,9 +163,15 @@ describe('the canary', () => {
   it('does not call reasoning wrong that was cut off before the name, but a repetition', async () => {
     const cut = (text: string | null) =>
       answer(JSON.stringify({ choices: [{ finish_reason: 'length', message: { content: null, reasoning: text } }] }));
-    expect(await look(cut('They ask for a capital. Let me think'))).toMatchObject({
+    let n = 0;
+    const thinking: Script = (request, response) => {
+      const { temperature }: Asked = JSON.parse(request.body);
+      return cut(temperature === 0 ? 'They ask for a capital. Let me think' : `${n++}`)(request, response);
+    };
+    expect(await look(thinking)).toMatchObject({
       state: 'unavailable',
       reason: 'cut',
+      checks: { sense: 'unknown', repeats: 'good', sampling: 'good' },
     });
     canary.close();
     await backend.close();
@@ -181,6 +267,8 @@ describe('the canary', () => {
         const { text } = await ask(`${url}/metrics`, { method: 'GET' });
         expect(text).toContain('countersign_canary{state="wrong"} 1');
         expect(text).toContain('countersign_canary{state="good"} 0');
+        expect(text).toContain('countersign_canary_failed{check="sense"} 1');
+        expect(text).toContain('countersign_canary_failed{check="top_k"} 0');
         // An answer's words are nowhere.
         expect(JSON.stringify(await health()) + text).not.toContain('!!!!');
       } finally {
@@ -226,7 +314,7 @@ describe('the canary', () => {
     canary = startCanary(() => [{ name: 'b', call, serves: (model) => model === 'second' }], config, SILENT);
     await eventually(() => canary.result.state !== 'pending');
     expect(canary.result.state).toBe('good');
-    expect(backend.seen.map(({ body }) => JSON.parse(body).model)).toEqual(['second', 'second']);
+    expect(new Set(backend.seen.map(({ body }) => JSON.parse(body).model))).toEqual(new Set(['second']));
   });
 
   it('is off with 0', async () => {
