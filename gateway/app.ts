@@ -98,7 +98,10 @@ function createRoutes(deps: Deps): Hono<Env> {
 
   const probe = createProbe(deps);
   on(app, 'GET', '/health', open, health(deps, probe));
-  on(app, 'GET', '/metrics', open, metrics(deps));
+  for (const path of ['/metrics', '/metrics/picker']) {
+    on(app, 'GET', path, open, metrics(deps));
+    on(rest, 'ALL', path, open, only('GET'));
+  }
   on(app, 'GET', '/openapi.json', open, openapi);
   on(app, 'GET POST', VERIFY_PATH, [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
@@ -152,7 +155,6 @@ function createRoutes(deps: Deps): Hono<Env> {
   }
 
   on(rest, 'ALL', '/health', open, only('GET'));
-  on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
   on(rest, 'ALL', VERIFY_PATH, open, only('GET, POST'));
   // This is a route, so that it is logged like the others.

@@ -69,7 +69,7 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     openapiDocument();
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
-  serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
+  serveMetrics(config, telemetry.registry, log);
 
   let stopped_ms: number | null = null;
   const stop = async (signal: string) => {

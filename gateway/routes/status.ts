@@ -9,6 +9,7 @@ import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';
 import { type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
 import { ANYONE } from '../keys/keys.ts';
+import { expositionOf } from '../telemetry/metrics-server.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
 import { type Amounts, DAYS, dayOf, NOTHING, sum, type UsageBook, type UsageRecord } from '../usage/usage.ts';
@@ -86,7 +87,7 @@ function auditHealth(audit: AuditLog | null) {
   return failing === null ? { status: 'ok', lost } : { status: 'failing', code: failing, lost };
 }
 
-// GET /metrics: Prometheus text. With METRICS_PORT, API keys or REUSE_PORT, the main port does not serve it.
+// GET /metrics and /metrics/picker: Prometheus text. With METRICS_PORT, API keys or REUSE_PORT, the main port does not serve them.
 
 export function metrics({ config, telemetry }: Pick<StatusDeps, 'config' | 'telemetry'>) {
   return async (c: Context): Promise<Response> => {
@@ -99,7 +100,8 @@ export function metrics({ config, telemetry }: Pick<StatusDeps, 'config' | 'tele
       );
     if (config.api_keys_file !== null)
       throw new Problem('not_found', 'With API keys, metrics are served on a port of their own: set METRICS_PORT.');
-    return c.body(await telemetry.text(), 200, { 'content-type': telemetry.registry.contentType });
+    const { body, headers } = await expositionOf(telemetry.registry, c.req.path, c.req.header('accept-encoding'));
+    return c.body(body, 200, headers);
   };
 }
 

@@ -169,8 +169,6 @@ export interface Telemetry {
   verified(outcome: string): void;
   /** Counts a checked GPU signature, which covers one response (`strict`) or those of a batch. */
   signed(responses: number, kind: 'strict' | 'batch'): void;
-  /** The Prometheus text. */
-  text(): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -229,7 +227,6 @@ export function createTelemetry(
       if (kind === 'batch') metrics.batchLeaves.observe(responses);
     },
     verified: (code) => metrics.verifications.inc({ code }),
-    text: () => registry.metrics(),
     close: async () => tracer?.close(),
   };
 }

@@ -1,6 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { PICKER_METRICS } from '../../gateway/telemetry/metrics-server.ts';
 import { expectError } from '../gateway/expect-error.ts';
 import { answer, chatAnswer, chatStream, delta, event, role, stream } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';
@@ -117,7 +119,12 @@ describe('attestations', () => {
     expect((await samples()).value('countersign_sidecar_state', { state: 'connected' })).toBe(0);
     const waits = chat(service.gateway.url, { ...CHAT, tee: true });
     const again = await startSidecar(service.folder, { collectionMs: 400, drainMs: 0 });
-    await eventually(async () => (await samples()).value('countersign_signing_queue_depth') === 1);
+    // It waits for the sidecar first, then for its signature.
+    await eventually(async () => {
+      const now = await samples();
+      const connected = now.value('countersign_sidecar_state', { state: 'connected' }) === 1;
+      return connected && now.value('countersign_signing_queue_depth') === 1;
+    });
     await again.close();
     const third = await startSidecar(service.folder);
     expect((await waits).status).toBe(200);
@@ -168,6 +175,26 @@ describe('the endpoint', () => {
     expectError(await ask(`${service.gateway.url}/metrics`, { method: 'POST', body: '' }), 405, 'method_not_allowed');
   });
 
+  it('has a small part for pickers, and is gzipped for whom accepts it', async () => {
+    const { url } = service.gateway;
+    const picked = await get('/metrics/picker');
+    expect(picked.headers['content-type']).toMatch(/^text\/plain; version=0\.0\.4/);
+    const { types, value } = parseSamples(picked.text);
+    expect([...types.keys()]).toEqual(PICKER_METRICS);
+    for (const name of PICKER_METRICS) expect(value(name)).toBe((await samples()).value(name));
+    expect(picked.body.length).toBeLessThan(1024);
+    expectError(await ask(`${url}/metrics/picker`, { method: 'POST', body: '' }), 405, 'method_not_allowed');
+    for (const path of ['/metrics', '/metrics/picker']) {
+      const zipped = await ask(url + path, { method: 'GET', headers: { 'accept-encoding': 'gzip' } });
+      expect([zipped.headers['content-encoding'], zipped.headers.vary]).toEqual(['gzip', 'origin, accept-encoding']);
+      const text = gunzipSync(zipped.body).toString('utf8');
+      expect(parseSamples(text).value('http_server_active_requests')).toBe(1);
+      const plain = await ask(url + path, { method: 'GET', headers: { 'accept-encoding': 'gzip;q=0' } });
+      expect(plain.headers['content-encoding']).toBeUndefined();
+      if (path === '/metrics') expect(zipped.body.length).toBeLessThan(plain.body.length / 4);
+    }
+  });
+
   it('carries nothing of a request but what is listed', async () => {
     const secret = 'xyzzy-prompt-canary';
     service.backend.script = chatAnswer('xyzzy-answer-canary');
@@ -198,6 +225,9 @@ describe('the endpoint', () => {
     await eventually(() => port() !== undefined, 10_000);
     const url = `http://127.0.0.1:${port()}`;
     expect((await samples(url)).value('countersign_build_info')).toBe(1);
+    expect([...parseSamples((await get('/metrics/picker', url)).text).types.keys()]).toEqual(PICKER_METRICS);
+    const zipped = await ask(`${url}/metrics`, { method: 'GET', headers: { 'accept-encoding': 'gzip, br' } });
+    expect(parseSamples(gunzipSync(zipped.body).toString('utf8')).value('countersign_build_info')).toBe(1);
     expect((await get('/v1/models', url)).status).toBe(404);
     expect((await get('/health', url)).status).toBe(404);
     // A web page's name that was made to mean this machine.

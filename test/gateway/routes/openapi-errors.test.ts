@@ -179,6 +179,7 @@ const PRODUCED: readonly (readonly [operation: string, code: string, produce: Pr
   [`POST ${VERIFY}`, 'rate_limit_exceeded', () => again(3, () => post(limited + VERIFY, '{}'))],
   ['GET /usage', 'invalid_request', () => get(`${open}/usage`)],
   ['GET /metrics', 'not_found', () => get(`${limited}/metrics`)],
+  ['GET /metrics/picker', 'not_found', () => get(`${limited}/metrics/picker`)],
 ];
 
 /** Codes that need more than a request: time, a store that is away, a full gateway, a session. Other tests produce them. */

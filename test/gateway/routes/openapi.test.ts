@@ -325,6 +325,7 @@ describe('a response of the gateway', () => {
     expectDeclared('GET /health', health);
     expect(is('Health')({ ...health.json(), more: 1 })).toBe(false);
     expectDeclared('GET /metrics', await get('/metrics'));
+    expectDeclared('GET /metrics/picker', await get('/metrics/picker'));
     expectDeclared('GET /openapi.json', await get('/openapi.json'));
   });
 
