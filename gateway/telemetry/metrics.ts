@@ -9,6 +9,8 @@ const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.
 const OUTPUT_TOKEN_S = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5];
 /** Buckets of the conventions for HTTP, and more for streams. */
 const HTTP_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+/** Of the conventions for gen_ai.client.token.usage. */
+const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864];
 const GAP_S = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const ATTESTATION_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60];
 
@@ -52,6 +54,13 @@ const ofResponses = (registers: [Registry]) => ({
     help: "Mean time between a stream's pieces after the first, each of which is taken for a token.",
     labelNames: GEN_AI,
     buckets: OUTPUT_TOKEN_S,
+    registers,
+  }),
+  tokenUsage: new Histogram({
+    name: 'gen_ai_client_token_usage',
+    help: "Tokens of a generation by the backend's count, where they are counted. gen_ai_token_type: input, output.",
+    labelNames: [...GEN_AI, 'gen_ai_token_type'] as const,
+    buckets: TOKENS,
     registers,
   }),
   gap: new Histogram({

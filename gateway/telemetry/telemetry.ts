@@ -72,10 +72,10 @@ function createModelLabels(isListed: IsListed): ModelLabels {
 
 // Updates the metrics at the end of an exchange. Label values come from closed sets (routes, statuses, codes) or from ModelLabels.
 
-type Count = (watch: Watch, ended: ExchangeEnd) => void;
+type Count = (watch: Watch, ended: ExchangeEnd, tokens: Tokens | null) => void;
 
 function createCount(metrics: Metrics): Count {
-  return (watch, ended) => {
+  return (watch, ended, tokens) => {
     const labels = {
       http_request_method: ended.method,
       http_route: ended.route,
@@ -84,7 +84,7 @@ function createCount(metrics: Metrics): Count {
     };
     metrics.requests.observe(labels, ended.total_ms / 1000);
     if (ended.error !== '' && ended.status !== CLIENT_LEFT) fail(ended);
-    if (watch.operation !== null) generation(watch, watch.operation, ended);
+    if (watch.operation !== null) generation(watch, watch.operation, ended, tokens);
     if (watch.attesting_ms !== 0) attestation(watch, ended);
   };
 
@@ -93,7 +93,7 @@ function createCount(metrics: Metrics): Count {
     else metrics.refusals.inc({ code: error });
   }
 
-  function generation(watch: Watch, operation: Operation, ended: ExchangeEnd): void {
+  function generation(watch: Watch, operation: Operation, ended: ExchangeEnd, tokens: Tokens | null): void {
     const { model, error: error_type } = ended;
     const labels = {
       gen_ai_operation_name: operation,
@@ -101,6 +101,10 @@ function createCount(metrics: Metrics): Count {
       gen_ai_request_model: model,
     };
     metrics.generations.observe({ ...labels, error_type }, ended.total_ms / 1000);
+    if (tokens?.source === 'backend') {
+      metrics.tokenUsage.observe({ ...labels, gen_ai_token_type: 'input' }, tokens.input);
+      metrics.tokenUsage.observe({ ...labels, gen_ai_token_type: 'output' }, tokens.output);
+    }
     if (!watch.stream || watch.chunks === 0) return;
     metrics.firstToken.observe(labels, (watch.first_ms - watch.began_ms) / 1000);
     if (watch.chunks === 1 || error_type !== '') return;
@@ -124,6 +128,9 @@ function createCount(metrics: Metrics): Count {
 
 type RequestLine = (watch: Watch, ended: ExchangeEnd, key: string | undefined, tokens: Tokens | null) => void;
 
+/** Routes that probes and scrapers ask all the time: their lines are for the level `debug`. */
+const PROBED = new Set(['/health', '/metrics', '/metrics/picker']);
+
 /** Writes the log line of an exchange. Milliseconds have one decimal. `first_ms` is the time to the backend's first byte. */
 function createRequestLine(log: Logger): RequestLine {
   return (watch, { id, method, route, status, tee, code, model, total_ms }, key, tokens) => {
@@ -141,7 +148,7 @@ function createRequestLine(log: Logger): RequestLine {
     }
     if (watch.backend !== null) line.backend = watch.backend.name;
     if (watch.trace !== null) line.trace_id = watch.trace.id;
-    log.info(line);
+    log[PROBED.has(route) ? 'debug' : 'info'](line);
   };
 }
 
@@ -160,7 +167,7 @@ export interface Telemetry {
   readonly metrics: Metrics;
   /** Number of requests that are being served. */
   readonly running: number;
-  /** Usage is counted, or an audit log is kept. */
+  /** Usage is counted, an audit log is kept, or spans are made. */
   readonly counts: boolean;
   begin(headers: IncomingHttpHeaders): Watch;
   /** `route` is the route's pattern. */
@@ -200,27 +207,29 @@ export function createTelemetry(
   const count = createCount(metrics);
   const models = createModelLabels(isListed);
   const line = createRequestLine(log);
+  // Spans have the tokens too.
+  const counts = accounting.counts || tracer !== null;
   let running = 0;
   return {
     registry,
     metrics,
-    counts: accounting.counts,
+    counts,
     get running() {
       return running;
     },
     begin(headers) {
       running++;
-      return new Watch(tracer === null ? null : tracer.begin(headers), accounting.counts ? max_answer_bytes : null);
+      return new Watch(tracer === null ? null : tracer.begin(headers), counts ? max_answer_bytes : null);
     },
     end(exchange, watch, route, response) {
       running--;
       const ended = exchangeEndOf(exchange, watch, route, response, models);
-      count(watch, ended);
       const tokens = watch.sent_ms === 0 ? null : watch.tokens(ended.status === CLIENT_LEFT);
+      count(watch, ended, tokens);
       line(watch, ended, keyOf(exchange), tokens);
-      if (tokens !== null) accounting.record(accountedOf(exchange, watch, ended, tokens, models));
+      if (tokens !== null && accounting.counts) accounting.record(accountedOf(exchange, watch, ended, tokens, models));
       watch.release();
-      watch.trace?.end(watch, ended);
+      watch.trace?.end(watch, ended, tokens);
     },
     signed(responses, kind) {
       metrics.signatures.inc({ kind });

@@ -26,6 +26,7 @@ import {
 import type { Logger } from 'pino';
 import type { Headers } from '../backend/backend.ts';
 import { VERSION } from '../base/config.ts';
+import type { Tokens } from '../usage/tokens.ts';
 import { CLIENT_LEFT, type ExchangeEnd, type ExchangeTrace, PROVIDER, type Tracer, type Watch } from './watch.ts';
 
 // The spans of an exchange: the request, the backend's response, the attestation, and the sidecar's phases.
@@ -69,8 +70,8 @@ class Exchange implements ExchangeTrace {
     w3c.inject(trace.setSpan(this.#requestContext, this.#backendSpan), headers, defaultTextMapSetter);
   }
 
-  end(watch: Watch, ended: ExchangeEnd): void {
-    this.#endBackend(watch, ended);
+  end(watch: Watch, ended: ExchangeEnd, tokens: Tokens | null): void {
+    this.#endBackend(watch, ended, tokens);
     this.#attestation(watch);
     const span = this.#request.updateName(`${ended.method} ${ended.route}`);
     span.setAttributes({
@@ -85,7 +86,7 @@ class Exchange implements ExchangeTrace {
     span.end(this.#epoch_ms + watch.began_ms + ended.total_ms);
   }
 
-  #endBackend(watch: Watch, ended: ExchangeEnd): void {
+  #endBackend(watch: Watch, ended: ExchangeEnd, tokens: Tokens | null): void {
     const span = this.#backendSpan;
     if (span === null || watch.sent_ms === 0) return;
     const backend = watch.backend?.url ?? this.#backend;
@@ -104,6 +105,8 @@ class Exchange implements ExchangeTrace {
         'gen_ai.request.model': ended.model,
         'gen_ai.request.stream': watch.stream,
       });
+      if (tokens?.source === 'backend')
+        span.setAttributes({ 'gen_ai.usage.input_tokens': tokens.input, 'gen_ai.usage.output_tokens': tokens.output });
       if (watch.stream && watch.chunks > 0) span.addEvent('first piece', undefined, this.#epoch_ms + watch.first_ms);
     }
     const failed = watch.backend_status >= 400 || ended.error.startsWith('backend_');

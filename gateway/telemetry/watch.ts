@@ -183,7 +183,8 @@ export interface ExchangeTrace {
   readonly id: string;
   /** Sets the W3C trace context that the backend continues. */
   toBackend(headers: Headers): void;
-  end(watch: Watch, ended: ExchangeEnd): void;
+  /** `tokens` null: none were counted. */
+  end(watch: Watch, ended: ExchangeEnd, tokens: Tokens | null): void;
 }
 
 export interface Tracer {

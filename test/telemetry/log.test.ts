@@ -100,6 +100,15 @@ describe('the log', () => {
     expect(failed).toMatchObject({ status: 502, code: 'backend_bad_response', tee: 'failed' });
   });
 
+  it('has no line of probes and scrapers, whose answers change nothing', async () => {
+    const probes = ['/health', '/health?require=tee', '/metrics', '/metrics/picker'];
+    for (const path of probes) expect((await ask(url + path, { method: 'GET' })).status).toBe(200);
+    await lineOf((await ask(`${url}/openapi.json`, { method: 'GET' })).headers['x-request-id']);
+    const routes = lines(gateway).map((line) => line.route);
+    expect(routes.filter((route) => /health|metrics/.test(String(route)))).toEqual([]);
+    expect(routes).toContain('/openapi.json');
+  });
+
   it('never holds a prompt, an answer, a key, a path or a query', async () => {
     backend.script = chatAnswer(`${CANARY}-answer`);
     const headers = { authorization: `Bearer ${CANARY}-key`, 'user-agent': CANARY, 'x-custom': CANARY };

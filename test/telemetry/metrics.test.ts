@@ -4,7 +4,7 @@ import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { PICKER_METRICS } from '../../gateway/telemetry/metrics-server.ts';
 import { expectError } from '../gateway/expect-error.ts';
-import { answer, chatAnswer, chatStream, delta, event, role, stream } from '../support/backend.ts';
+import { answer, chatAnswer, chatStream, DONE, delta, event, finish, role, stream } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';
 import { eventually, type Service, startGateway, startService, startSidecar } from '../support/harness.ts';
 import { startProcess } from '../support/process.ts';
@@ -72,6 +72,23 @@ describe('requests', () => {
     expect(grown('gen_ai_server_time_per_output_token_seconds_sum')).toBeLessThan(0.5);
     expect(grown('gen_ai_server_request_duration_seconds_sum')).toBeGreaterThan(0.15);
     expect(after.value('countersign_stream_longest_gap_seconds_count')).toBeGreaterThan(0);
+  });
+
+  it("have their tokens by the backend's count, where tokens are counted", async () => {
+    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket };
+    const counting = await startGateway({ ...env, AUDIT_LOG: join(service.folder.path, 'audit.jsonl') });
+    await chat(counting.url, CHAT);
+    service.backend.script = stream([role(), delta('a'), finish(), DONE]);
+    await chat(counting.url, { ...CHAT, stream: true });
+    const name = 'gen_ai_client_token_usage';
+    const of = (type: string) => ({ gen_ai_token_type: type, gen_ai_operation_name: 'chat' });
+    await eventually(async () => (await samples(counting.url)).value(`${name}_count`, of('input')) === 1);
+    const counted = await samples(counting.url);
+    expect([counted.value(`${name}_sum`, of('input')), counted.value(`${name}_sum`, of('output'))]).toEqual([3, 2]);
+    // The stream has no count.
+    expect(counted.value('gen_ai_server_request_duration_seconds_count')).toBe(2);
+    await counting.close();
+    expect((await samples()).value(`${name}_count`)).toBeNull();
   });
 
   it('have a label for a model that the backend lists, and none for any other text, though the backend serves it', async () => {

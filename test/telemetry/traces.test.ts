@@ -116,6 +116,7 @@ describe('a traced request', () => {
     expect(value(backend, 'gen_ai.operation.name')).toBe('chat');
     expect(value(backend, 'gen_ai.request.model')).toBe('scripted');
     expect(value(backend, 'http.response.status_code')).toBe(200);
+    expect(['input', 'output'].map((name) => Number(value(backend, `gen_ai.usage.${name}_tokens`)))).toEqual([3, 2]);
     expect(value(backend, 'server.address')).toBe('127.0.0.1');
     expect(value(request, 'http.route')).toBe('/v1/chat/completions');
   });
@@ -164,6 +165,7 @@ describe('a traced request', () => {
     const backend = named(spans, 'chat scripted');
     expect(backend.status.code).toBe(2);
     expect(value(backend, 'error.type')).toBe('http_429');
+    expect(value(backend, 'gen_ai.usage.input_tokens')).toBeUndefined();
   });
 
   it('that its client does not sample leaves no span, and the backend hears so', async () => {
