@@ -1,5 +1,6 @@
 // The gateway process: reads the configuration and starts a server.
 import type { Server as TlsServer } from 'node:https';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { where } from '../node/log.ts';
 import { buildApp } from './app.ts';
@@ -80,6 +81,8 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     stopped_ms = performance.now();
     log.info({ signal, running: drain.running }, 'draining');
     announceDrain();
+    // Until balancers have seen /health, new connections are served.
+    await sleep(config.drain_grace_ms);
     if (!(await drain.begin(config.drain_ms))) {
       log.warn({ running: drain.running }, 'cut what did not end in time');
       setTimeout(() => process.exit(0), CUT_MS);

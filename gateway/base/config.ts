@@ -18,6 +18,7 @@ import {
   wholeNumber,
 } from '../../node/settings.ts';
 import { derivedFrom, LIMITS, type Limits, REMOVED } from './constants.ts';
+import { storeAddress } from './store-url.ts';
 import { originOf } from './target.ts';
 
 // The environment variables with their meanings, values and defaults.
@@ -98,9 +99,14 @@ export const schema = z.object({
   ),
   ATTESTATION_STORE_BYTES: integer(64 * MiB, MiB, 1024 * 1024 * MiB).describe('Memory for kept attestations'),
   ATTESTATION_STORE_URL: z
-    .url({ protocol: /^(redis|rediss|valkey|valkeys)$/, error: 'must be a URL such as redis://127.0.0.1:6379' })
+    .string()
+    .refine((url) => storeAddress(url) !== null, {
+      error: 'must be a URL such as redis://127.0.0.1:6379, with the parameters of docs/operate.md',
+    })
     .optional()
-    .describe('A Valkey or Redis server that several gateways share: `redis://127.0.0.1:6379`'),
+    .describe(
+      'The Valkey or Redis that several gateways share: `redis://127.0.0.1:6379` ([forms](operate.md#several-gateways))',
+    ),
   AUDIT_LOG: z
     .string()
     .min(1)
@@ -158,6 +164,9 @@ export const schema = z.object({
       'Origins of web pages that may ask, with commas between, or `*`; by default any with API keys, else this machine’s',
     ),
   DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
+  DRAIN_GRACE_MS: integer(0, 0, 600_000).describe(
+    'How long new connections are served after SIGTERM, while `/health` is 503 already; `DRAIN_MS` comes after it',
+  ),
   LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one a request, never content'),
 });
 

@@ -83,9 +83,13 @@ redis.call('HSET', KEYS[2], ARGV[3], string.format('%d %s', tokens, ARGV[2]))
 redis.call('EXPIREAT', KEYS[2], ARGV[2])
 return { tokens, used, spent }`;
 
-const reservedKey = (key: string, day: string) => `countersign:reserved:${key}:${day}`;
-const monthKey = (key: string, month: string) => `countersign:usage:${key}:${month}`;
-const tokensKey = (key: string, day: string) => `countersign:tokens:${key}:${day}`;
+/** The names of the store's keys. A cluster keeps those of one hash tag on one node, as a script that has several needs it. */
+const namesOf = (prefix: 'countersign' | '{countersign}') => ({
+  reserved: (key: string, day: string) => `${prefix}:reserved:${key}:${day}`,
+  month: (key: string, month: string) => `${prefix}:usage:${key}:${month}`,
+  tokens: (key: string, day: string) => `${prefix}:tokens:${key}:${day}`,
+  batch: (id: string) => `${prefix}:usage-batch:${id}`,
+});
 
 interface WaitingRecord {
   readonly key: string;
@@ -119,6 +123,7 @@ export function createSharedBook(
 
 class SharedBook implements UsageBook {
   readonly #connection: Connection;
+  readonly #names: ReturnType<typeof namesOf>;
   readonly #admission: Pick<Connection, 'run'>;
   readonly #onLost: () => void;
   readonly #now: () => number;
@@ -136,6 +141,7 @@ class SharedBook implements UsageBook {
 
   constructor(connection: Connection, admission: Pick<Connection, 'run'>, onLost: () => void, now: () => number) {
     this.#connection = connection;
+    this.#names = namesOf(connection.isCluster ? '{countersign}' : 'countersign');
     this.#admission = admission;
     this.#onLost = onLost;
     this.#now = now;
@@ -170,8 +176,11 @@ class SharedBook implements UsageBook {
       await this.#connection.run((client) =>
         client.eval(WRITE, {
           keys: [
-            `countersign:usage-batch:${id}`,
-            ...records.flatMap(({ key, day }) => [monthKey(key, day.slice(0, 7)), tokensKey(key, day)]),
+            this.#names.batch(id),
+            ...records.flatMap(({ key, day }) => [
+              this.#names.month(key, day.slice(0, 7)),
+              this.#names.tokens(key, day),
+            ]),
           ],
           arguments: [
             ...[BATCH_KEPT_S, MONTH_KEPT_S, TOKENS_KEPT_S].map(String),
@@ -186,7 +195,7 @@ class SharedBook implements UsageBook {
       for (const { key, day, amounts } of records) this.#know(key, day, amounts.input_tokens + amounts.output_tokens);
       // After their tokens, so that these are never counted as neither.
       await this.#connection.run((client) =>
-        Promise.all(over.map(({ key, day, id }) => client.hDel(reservedKey(key, day), id))),
+        Promise.all(over.map(({ key, day, id }) => client.hDel(this.#names.reserved(key, day), id))),
       );
       this.#sent = null;
     }
@@ -225,7 +234,7 @@ class SharedBook implements UsageBook {
     const months = [...new Set([first.slice(0, 7), dayOf(this.#now()).slice(0, 7)])];
     try {
       const hashes = await Promise.all(
-        months.map((month) => this.#connection.run((client) => client.hGetAll(monthKey(key, month)))),
+        months.map((month) => this.#connection.run((client) => client.hGetAll(this.#names.month(key, month)))),
       );
       return recordsOf(hashes, first);
     } catch (cause) {
@@ -254,7 +263,7 @@ class SharedBook implements UsageBook {
     try {
       const [tokens = -1, used = 0, spent = 0] = (await this.#admission.run((client) =>
         client.eval(RESERVE, {
-          keys: [tokensKey(key, day), reservedKey(key, day)],
+          keys: [this.#names.tokens(key, day), this.#names.reserved(key, day)],
           arguments: [String(now_s), String(now_s + RESERVED_S), id, ...numbers, ...over.map((one) => one.id)],
         }),
       )) as number[];

@@ -1,6 +1,8 @@
 // A Valkey or Redis server of the test's own: on a free port of this machine, with a password, keeping nothing on disk.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import { debianProgram, MissingPart, which } from '../support/debian.ts';
 import { eventually, freePort, temporaryFolder } from '../support/harness.ts';
 
@@ -20,6 +22,7 @@ export function serverProgram(): string | null {
 export interface StoreServer {
   /** For ATTESTATION_STORE_URL. */
   readonly url: string;
+  readonly port: number;
   /** What it answers to a command, as text. */
   ask(...words: string[]): Promise<string>;
   /** SIGSTOP, SIGCONT: it hangs, it goes on. */
@@ -29,7 +32,12 @@ export interface StoreServer {
   close(): Promise<void>;
 }
 
-export async function startStoreServer(program: string): Promise<StoreServer> {
+/** `more`: further arguments, and a line each of its file of settings for `sentinel`. */
+export async function startStoreServer(
+  program: string,
+  more: readonly string[] = [],
+  sentinel: readonly string[] = [],
+): Promise<StoreServer> {
   const folder = temporaryFolder();
   const port = await freePort();
   let child: ChildProcess | null = null;
@@ -41,6 +49,8 @@ export async function startStoreServer(program: string): Promise<StoreServer> {
       const socket = connect(port, '127.0.0.1');
       let text = '';
       socket.on('error', reject);
+      // A sentinel knows no QUIT.
+      if (sentinel.length > 0) socket.setTimeout(200, () => socket.destroy());
       socket.on('data', (data) => {
         text += data;
       });
@@ -48,25 +58,13 @@ export async function startStoreServer(program: string): Promise<StoreServer> {
       socket.write(command(['AUTH', PASSWORD]) + command(words) + command(['QUIT']));
     });
   }
+  const settings = ['--port', `${port}`, '--bind', '127.0.0.1', '--requirepass', PASSWORD, '--dir', folder.path];
   const start = async () => {
-    child = spawn(
-      program,
-      [
-        '--port',
-        `${port}`,
-        '--bind',
-        '127.0.0.1',
-        '--requirepass',
-        PASSWORD,
-        '--save',
-        '',
-        '--appendonly',
-        'no',
-        '--dir',
-        folder.path,
-      ],
-      { stdio: 'ignore' },
-    );
+    const file = join(folder.path, 'sentinel.conf');
+    if (sentinel.length > 0) writeFileSync(file, `${sentinel.join('\n')}\n`);
+    const kept = ['--save', '', '--appendonly', 'no'];
+    const args = sentinel.length > 0 ? [file, '--sentinel', ...settings] : [...settings, ...kept];
+    child = spawn(program, [...args, ...more], { stdio: 'ignore' });
     await eventually(async () => /PONG/.test(await ask('PING').catch(() => '')), 10_000);
   };
   const stop = async () => {
@@ -80,6 +78,7 @@ export async function startStoreServer(program: string): Promise<StoreServer> {
   await start();
   return {
     url: `redis://:${PASSWORD}@127.0.0.1:${port}`,
+    port,
     ask,
     signal: (signal) => void child?.kill(signal),
     start,

@@ -22,7 +22,12 @@ it('what runs is renewed as pending until it is kept or dropped', async () => {
       void asked.push(`set ${key.length} ${value} ${expiration.value}`),
     del: async () => void asked.push('del'),
   } as unknown as Client;
-  const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
+  const connection: Connection = {
+    isReady: true,
+    isCluster: false,
+    run: (command) => command(client),
+    close: async () => {},
+  };
   const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
   const store = createSharedStore(connection, memory, options);
   const sent = async (pass_ms: number) => {
@@ -50,7 +55,12 @@ it('what a batch has in common is on the server once, and another gateway puts e
     get: async (key: string) => server.get(key) ?? null,
   };
   const client = { ...commands, withTypeMapping: () => commands } as unknown as Client;
-  const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
+  const connection: Connection = {
+    isReady: true,
+    isCluster: false,
+    run: (command) => command(client),
+    close: async () => {},
+  };
   const gateway = () => {
     const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
     return createSharedStore(connection, memory, options);
@@ -98,7 +108,12 @@ it('another gateway finds an attestation by every id of its completion, and by n
     del: async (key: string) => void server.delete(key),
   };
   const client = { ...commands, withTypeMapping: () => commands } as unknown as Client;
-  const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
+  const connection: Connection = {
+    isReady: true,
+    isCluster: false,
+    run: (command) => command(client),
+    close: async () => {},
+  };
   const gateway = () => {
     const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
     return createSharedStore(connection, memory, options);

@@ -60,6 +60,21 @@ function dial(url: string) {
 }
 
 describe('a gateway that is told to stop', () => {
+  it('serves new connections for DRAIN_GRACE_MS, while /health is 503, then ends as without', async () => {
+    await start({ DRAIN_GRACE_MS: '1500' });
+    gateway.child.kill('SIGTERM');
+    await draining();
+    const health = await ask(`${gateway.url}/health`, { method: 'GET' });
+    expect([health.status, health.json().status]).toEqual([503, 'draining']);
+    for (const tee of [false, true]) expect((await chat(gateway.url, { ...CHAT, tee })).status).toBe(200);
+    const end = endless();
+    const running = chat(gateway.url, { ...CHAT, stream: true, tee: true });
+    await eventually(async () => (await ask(`${gateway.url}/health`, { method: 'GET' }).catch(() => null)) === null);
+    end();
+    expect((await running).text).toContain('"attestation"');
+    expect(await gateway.exited).toEqual({ code: 0, signal: null });
+  });
+
   it('accepts nothing new, lets running streams end with their proof, and exits 0', async () => {
     await start();
     const end = endless();
