@@ -38,6 +38,7 @@ import { type Concurrency, createConcurrency, createPermits } from './limits/con
 import { createRates, inMemory, inStore, type Rates } from './limits/rates.ts';
 import { attestationBundle, attestationById, attestationSession } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
+import { adminOnly, keyRoutes } from './routes/keys.ts';
 import { createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
@@ -120,6 +121,14 @@ function createRoutes(deps: Deps): Hono<Env> {
     on(app, 'GET', path, [...api, withoutBody], attestationById(deps));
     on(rest, 'ALL', path, api, only('GET'));
   }
+  const admin = [...open, authenticated(deps), adminOnly, bounded(deps)];
+  const adminKeys = keyRoutes(deps);
+  on(app, 'GET', '/admin/keys', [...admin, withoutBody], adminKeys.list);
+  on(app, 'POST', '/admin/keys', admin, adminKeys.add);
+  on(rest, 'ALL', '/admin/keys', open, only('GET, POST'));
+  on(app, 'PATCH', '/admin/keys/:name', admin, adminKeys.change);
+  on(app, 'DELETE', '/admin/keys/:name', [...admin, withoutBody], adminKeys.remove);
+  on(rest, 'ALL', '/admin/keys/:name', open, only('PATCH, DELETE'));
   on(app, 'GET', '/usage', bodiless, usage(deps));
   on(rest, 'ALL', '/usage', admitted, only('GET'));
   on(

@@ -29,6 +29,7 @@ export type ProblemCode =
   | 'attestation_unavailable'
   | 'store_unavailable'
   | 'overloaded'
+  | 'keys_unavailable'
   | 'collateral_unavailable'
   | 'page_unavailable'
   | 'sealed_malformed'
@@ -72,6 +73,7 @@ export const STATUS: Record<ProblemCode, number> = {
   attestation_unavailable: 503,
   store_unavailable: 503,
   overloaded: 503,
+  keys_unavailable: 503,
   collateral_unavailable: 502,
   page_unavailable: 503,
   sealed_malformed: 400,

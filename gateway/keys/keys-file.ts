@@ -223,6 +223,11 @@ export function loadKeys(
   }, poll_ms);
   return {
     authenticate: (headers) => callerOf(table as ReturnType<typeof tableOf>, headers),
+    file: path,
+    use(text) {
+      const { keys, defaults } = parseKeys(text, max_body_bytes);
+      table = tableOf(keys, defaults ?? undefined);
+    },
     close,
   };
 }

@@ -99,11 +99,15 @@ export function digestOf(key: string): Buffer {
 export interface Keys {
   /** @throws {Problem} invalid_api_key */
   authenticate(headers: IncomingHttpHeaders): Caller;
+  /** The path of the keys file; null: there is none. */
+  readonly file: string | null;
+  /** Uses the keys of this text at once, which the file holds now. @throws {KeysFileError} */
+  use(text: string): void;
   close(): void;
 }
 
 /** A gateway without a keys file: every request is admitted. */
-export const OPEN: Keys = { authenticate: () => ANYONE, close: () => {} };
+export const OPEN: Keys = { authenticate: () => ANYONE, file: null, use: () => {}, close: () => {} };
 
 /** Finds a caller by the SHA-256 of the key. */
 type KeyTable = (digest: Buffer) => Caller | null;

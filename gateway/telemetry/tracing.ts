@@ -26,7 +26,7 @@ import {
 import type { Logger } from 'pino';
 import type { Headers } from '../backend/backend.ts';
 import { VERSION } from '../base/config.ts';
-import type { Tokens } from '../usage/tokens.ts';
+import type { Tokens } from '../usage/llm-tokens.ts';
 import { CLIENT_LEFT, type ExchangeEnd, type ExchangeTrace, PROVIDER, type Tracer, type Watch } from './watch.ts';
 
 // The spans of an exchange: the request, the backend's response, the attestation, and the sidecar's phases.

@@ -24,6 +24,7 @@ beforeAll(async () => {
     'slow rps=1',
     'poor tokens-per-day=5',
     'bound models=first rps=1000 tokens-per-day=100000',
+    'root admin rps=1000',
   ]);
 });
 afterAll(() => stage?.close());
@@ -33,6 +34,8 @@ beforeEach(() => {
 
 const get = (url: string, headers = {}) => ask(url, { method: 'GET', headers });
 const post = (url: string, body: string, headers = {}) => ask(url, { body, headers });
+const managed = (method: string, name: string, body?: string) =>
+  ask(`${limited}/admin/keys/${name}`, { method, headers: bearer('root'), ...(body === undefined ? {} : { body }) });
 const put = (url: string) => ask(url, { method: 'PUT' });
 const VERIFY = '/~sev_gpu@1.0/verify';
 const CHAT_PATH = '/v1/chat/completions';
@@ -177,6 +180,11 @@ const PRODUCED: readonly (readonly [operation: string, code: string, produce: Pr
     async () => post(`${open}${VERIFY}?min_level=gpu`, JSON.stringify(await attested())),
   ],
   [`POST ${VERIFY}`, 'rate_limit_exceeded', () => again(3, () => post(limited + VERIFY, '{}'))],
+  ['GET /admin/keys', 'permission_denied', () => get(`${limited}/admin/keys`, bearer('usual'))],
+  ['POST /admin/keys', 'invalid_json', () => post(`${limited}/admin/keys`, '{', bearer('root'))],
+  ['POST /admin/keys', 'invalid_request', () => post(`${limited}/admin/keys`, '{"name":"a b"}', bearer('root'))],
+  ['PATCH /admin/keys/{name}', 'not_found', () => managed('PATCH', 'nobody', '{"rps":1}')],
+  ['DELETE /admin/keys/{name}', 'not_found', () => managed('DELETE', 'nobody')],
   ['GET /usage', 'invalid_request', () => get(`${open}/usage`)],
   ['GET /metrics', 'not_found', () => get(`${limited}/metrics`)],
   ['GET /metrics/picker', 'not_found', () => get(`${limited}/metrics/picker`)],
@@ -185,6 +193,7 @@ const PRODUCED: readonly (readonly [operation: string, code: string, produce: Pr
 /** Codes that need more than a request: time, a store that is away, a full gateway, a session. Other tests produce them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   request_timeout: 'http/limits',
+  keys_unavailable: 'keys/admin',
   store_unavailable: 'sealing/shared-keys',
   overloaded: 'limits/concurrency',
   page_unavailable: 'routes/page',
@@ -210,9 +219,9 @@ describe('an error of a gateway is declared', () => {
 
   it.each([...operations.keys()])('of %s: what every route responds', async (name) => {
     const [method = '', path = ''] = name.split(' ');
-    const url = open + path.replace('{id}', 'x').replace('{endpoint}', 'rerank');
+    const url = open + path.replace(/\{(id|name)\}/, 'x').replace('{endpoint}', 'rerank');
     const sent = (headers: Record<string, string>) =>
-      ask(url, { method, headers, ...(method === 'POST' ? { body: '{}' } : {}) });
+      ask(url, { method, headers, ...(/POST|PATCH/.test(method) ? { body: '{}' } : {}) });
     expectDeclaredError(name, 'origin_not_allowed', await sent({ origin: 'https://example.com' }));
     expectDeclaredError(name, 'expectation_failed', await sent({ expect: 'a-miracle' }));
     expectDeclaredError(name, 'headers_too_large', await sent({ 'x-a': 'a'.repeat(40_000) }));
@@ -225,8 +234,8 @@ describe('an error of a gateway is declared', () => {
     const [method = '', path = ''] = name.split(' ');
     // A session that is not new is for everybody.
     const query = path.endsWith('/session') ? `?challenge=${'c0'.repeat(32)}` : '';
-    const url = `${limited}${path.replace('{id}', 'x').replace('{endpoint}', 'rerank')}${query}`;
-    const got = await ask(url, { method, ...(method === 'POST' ? { body: '{}' } : {}) });
+    const url = `${limited}${path.replace(/\{(id|name)\}/, 'x').replace('{endpoint}', 'rerank')}${query}`;
+    const got = await ask(url, { method, ...(/POST|PATCH/.test(method) ? { body: '{}' } : {}) });
     const { security, responses } = operationOf(name);
     expect(got.status === 401).toBe('401' in responses);
     if (got.status === 401) expectDeclaredError(name, 'invalid_api_key', got);
