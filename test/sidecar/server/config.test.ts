@@ -29,7 +29,7 @@ describe("the sidecar's configuration", () => {
   });
 
   it('counts an empty variable as unset', () => {
-    expect(loadConfig({ ATTESTER: '', GATEWAY_URL: '' }).attester).toBe('nvtrust');
+    expect(loadConfig({ ATTESTER: '', LAUNCH_FILE: '' }).attester).toBe('auto');
   });
 
   it.each([...REMOVED.keys()])(
