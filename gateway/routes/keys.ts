@@ -25,6 +25,7 @@ const limitsSchema = z.strictObject({
   streams: count,
   tee: count,
   tokens_per_day: count,
+  held_bytes: count,
   models: z
     .array(z.string().regex(/^[^\s,]+$/, 'must be names without spaces and commas'))
     .nullable()
@@ -110,10 +111,12 @@ function shown({ name, limits, plain }: KeyLine) {
 /** @throws {KeyLineError} */
 function limitsOf(changes: Limits, before: KeyLimits): KeyLimits {
   const { models = before.models === null ? null : [...before.models], admin = before.admin, ...counts } = changes;
-  const settings = (['rps', 'concurrent', 'streams', 'tee', 'tokens_per_day'] as const).flatMap((name) => {
-    const value = counts[name] === undefined ? before[name] : counts[name];
-    return value === null ? [] : [`${name.replaceAll('_', '-')}=${value}`];
-  });
+  const settings = (['rps', 'concurrent', 'streams', 'tee', 'tokens_per_day', 'held_bytes'] as const).flatMap(
+    (name) => {
+      const value = counts[name] === undefined ? before[name] : counts[name];
+      return value === null ? [] : [`${name.replaceAll('_', '-')}=${value}`];
+    },
+  );
   if (models !== null) settings.push(`models=${models.join(',')}`);
   return readSettings(admin ? [...settings, 'admin'] : settings);
 }

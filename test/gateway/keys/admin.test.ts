@@ -41,7 +41,15 @@ const manage = (method: string, path = '', body?: unknown, headers: object = bea
     ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   });
 const names = async () => (await manage('GET')).json().keys.map(({ name }: { name: string }) => name);
-const NONE = { rps: null, concurrent: null, streams: null, tee: null, tokens_per_day: null, models: null };
+const NONE = {
+  rps: null,
+  concurrent: null,
+  streams: null,
+  tee: null,
+  tokens_per_day: null,
+  held_bytes: null,
+  models: null,
+};
 
 describe('an admin key', () => {
   it('adds a key, which is shown once and works at once, changes its limits, and removes it', async () => {
