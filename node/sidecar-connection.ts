@@ -3,7 +3,7 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
-import { type FromSidecar, fromSidecarSchema, type Hello, PROTOCOL } from '../proto/frames.ts';
+import { type FromSidecar, fromSidecarSchema, type Hello, PROTOCOL } from '../proto/attestation/frames.ts';
 
 /** The reason why a connection has ended. */
 export type ConnectionEnd =

@@ -1,7 +1,7 @@
 // Is the sidecar alive? Connects to its socket as a gateway would and reads its hello: exit 0, or 1 with the reason.
 import { connect } from 'node:net';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../node/sidecar-connection.ts';
-import { HEALTH_PATH, type Hello } from '../proto/frames.ts';
+import { HEALTH_PATH, type Hello } from '../proto/attestation/frames.ts';
 import { loadConfig } from './common/config.ts';
 
 const TIMEOUT_MS = 8_000;

@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { WebSocketServer } from 'ws';
-import { MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { MAX_FRAME_BYTES } from '../../proto/attestation/frames.ts';
 import { loadConfig } from '../../sidecar/common/config.ts';
 import { serveConnection } from '../../sidecar/server/connection.ts';
 import { listenOnSocket } from '../../sidecar/server/server.ts';

@@ -1,8 +1,8 @@
 // Attestations that are requested from the sidecar and pending: each waits for a permit of its owner, is repeated after a restart, and
 // settles when its result was checked.
 import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
+import type { BatchGroup, Failed, Signed } from '../../proto/attestation/frames.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import type { BatchGroup, Failed, Signed } from '../../proto/frames.ts';
 import { delayAfter } from '../base/backoff.ts';
 import { Problem } from '../base/problem.ts';
 import { ClientGone } from '../http/body.ts';

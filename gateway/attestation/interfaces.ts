@@ -1,7 +1,7 @@
 // The interfaces between the parts of attestation, and to the routes: the attestor, the sidecar, its sessions, the store.
 import type { Batch } from '../../proto/attestation/batch.ts';
+import type { BatchGroup, Hello, KeysFrame, Phases } from '../../proto/attestation/frames.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import type { BatchGroup, Hello, KeysFrame, Phases } from '../../proto/frames.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import type { Outgoing } from '../http/body.ts';
 import type { Owner } from '../keys/keys.ts';

@@ -1,6 +1,6 @@
 // The sidecar client: keeps a connection to the sidecar, over which attestations and sessions are requested.
 import type { Socket } from 'node:net';
-import type { Hello, KeysFrame, SessionFrame, SharedKeys } from '../../proto/frames.ts';
+import type { Hello, KeysFrame, SessionFrame, SharedKeys } from '../../proto/attestation/frames.ts';
 import { delayAfter } from '../base/backoff.ts';
 import { type AttestRequestOptions, AttestRequests } from './attest-requests.ts';
 import type { Refusal, Session, SessionEnds, Sidecar, SidecarState } from './interfaces.ts';

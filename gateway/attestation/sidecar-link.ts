@@ -24,7 +24,7 @@ import {
   type Signed,
   splitBinaryFrame,
   type ToSidecar,
-} from '../../proto/frames.ts';
+} from '../../proto/attestation/frames.ts';
 import { bufferOf } from '../base/bytes.ts';
 
 /** Limit for a frame from the sidecar. The evidence of 64 devices and an attestation token about them take some 2 MiB. */

@@ -1,8 +1,8 @@
 // Tee: reads the headers that request it, and prepares an attested response: limits, the sidecar, a store entry, a delivery.
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import type { BatchGroup } from '../../proto/attestation/frames.ts';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
-import type { BatchGroup } from '../../proto/frames.ts';
 import { streamFormOf } from '../../proto/stream/forms.ts';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { Canary, ResponseHead } from '../backend/backend.ts';

@@ -2,8 +2,8 @@
 // Gateways with a store share their seeds at their sidecar, where the first proposal of new ones wins.
 import type { Logger } from 'pino';
 import { where } from '../../node/log.ts';
+import type { KeysFrame, SharedKeys } from '../../proto/attestation/frames.ts';
 import { readStatement } from '../../proto/attestation/statement.ts';
-import type { KeysFrame, SharedKeys } from '../../proto/frames.ts';
 import { isFor, makeKeys, type OpeningKey, type OpeningKeys, type RequestHeader } from '../../sealed/index.ts';
 import { type Admission, type AdmitOnce, createSeeds, readSeeds, type Seed, writeSeeds } from './seeds.ts';
 

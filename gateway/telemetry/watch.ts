@@ -1,6 +1,6 @@
 // An exchange as telemetry sees it: its times while it runs, its outcome, and the interfaces of its end and of its trace.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Phases } from '../../proto/frames.ts';
+import type { Phases } from '../../proto/attestation/frames.ts';
 import type { BackendName, Headers } from '../backend/backend.ts';
 import type { Problem } from '../base/problem.ts';
 import type { Signed } from '../usage/accounting.ts';

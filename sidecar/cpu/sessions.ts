@@ -4,6 +4,7 @@ import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'no
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Evidence } from '../../proto/attestation/attestation.ts';
+import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/attestation/frames.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import {
   answerMessage,
@@ -12,7 +13,6 @@ import {
   sessionMessage,
   writeStatement,
 } from '../../proto/attestation/statement.ts';
-import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/frames.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { bootRomKey, checkSession } from '../../verify/service.ts';
 import { AttesterError, failed } from '../common/attester.ts';

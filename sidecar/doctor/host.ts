@@ -7,7 +7,7 @@ import { connect } from 'node:net';
 import { userInfo } from 'node:os';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../node/sidecar-connection.ts';
 import { MAX_DEVICES } from '../../proto/attestation/attestation.ts';
-import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
+import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/attestation/frames.ts';
 import type { SidecarConfig } from '../common/config.ts';
 import { fetchThrough } from '../common/http.ts';
 import { withDeadline } from '../common/lock.ts';

@@ -3,7 +3,6 @@ import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { turnCork } from '../../node/sidecar-connection.ts';
 import type { Evidence } from '../../proto/attestation/attestation.ts';
-import { MAX_RAW_LENGTH, type Nonce } from '../../proto/attestation/raw.ts';
 import {
   type AttestedBatchHead,
   attestHeadSchema,
@@ -20,7 +19,8 @@ import {
   splitBinaryFrame,
   type ToSidecar,
   toSidecarSchema,
-} from '../../proto/frames.ts';
+} from '../../proto/attestation/frames.ts';
+import { MAX_RAW_LENGTH, type Nonce } from '../../proto/attestation/raw.ts';
 import { JsonTextError } from '../../proto/json.ts';
 import { type Attester, AttesterError } from '../common/attester.ts';
 import { RETRY_AFTER_MS } from '../common/retry.ts';

@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { prettyLine, where } from '../../node/log.ts';
-import { HEALTH_PATH, type KeysFrame, MAX_FRAME_BYTES, type SharedKeys } from '../../proto/frames.ts';
+import { HEALTH_PATH, type KeysFrame, MAX_FRAME_BYTES, type SharedKeys } from '../../proto/attestation/frames.ts';
 import type { Attester, AttesterError } from '../common/attester.ts';
 import { createSessions, type Sessions, type SessionsOptions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';

@@ -3,8 +3,8 @@
 import { hash, randomBytes, randomInt } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage } from '../../proto/attestation/batch.ts';
+import type { BatchGroup, Phases } from '../../proto/attestation/frames.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import type { BatchGroup, Phases } from '../../proto/frames.ts';
 import type { Collected } from '../common/attester.ts';
 import { withDeadline } from '../common/lock.ts';
 import { deadlineExceeded, QueueFull } from './queue.ts';

@@ -1,6 +1,6 @@
 // The circuit breaker: opens for a failure that does not pass by itself (CC mode off, driver gone), reports the reason, and makes trials.
 // Where confidential computing is lost it stays open, without trials: only a restart of the guest brings it back.
-import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/frames.ts';
+import { MAX_UNAVAILABLE_MESSAGE } from '../../proto/attestation/frames.ts';
 import { type AttesterError, failed } from '../common/attester.ts';
 
 /** The reason why nothing can be attested now, for operators and clients; it holds no content. */

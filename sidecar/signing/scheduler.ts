@@ -1,8 +1,8 @@
 // Schedules attestations: requests for the same raw share one in-flight attestation, requests that allow it share one in a batch. They
 // queue for the attester, retryable failures are retried, and a circuit breaker refuses requests while the attester cannot attest.
 import { randomBytes } from 'node:crypto';
+import type { BatchGroup } from '../../proto/attestation/frames.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
-import type { BatchGroup } from '../../proto/frames.ts';
 import { type Attester, AttesterError, type Collected } from '../common/attester.ts';
 import { withDeadline } from '../common/lock.ts';
 import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from '../common/retry.ts';

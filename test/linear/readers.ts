@@ -1,9 +1,9 @@
 // The readers of proto, verify and page, and everything that is fuzzed.
 import { type Listener, readAnswer } from '../../page/base/stream.ts';
 import type { Attestation } from '../../proto/attestation/attestation.ts';
+import { fromSidecarSchema, splitBinaryFrame } from '../../proto/attestation/frames.ts';
 import { readLaunch } from '../../proto/attestation/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/attestation/raw.ts';
-import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
 import { byText, parseKeepingNumbers, stringifyKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { Fold, foldPayloads, parseChunk } from '../../proto/stream/fold.ts';

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { schema } from '../../gateway/base/config.ts';
-import { FAILURE_CODES } from '../../proto/frames.ts';
+import { FAILURE_CODES } from '../../proto/attestation/frames.ts';
 
 const at = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const read = (path: string) => readFileSync(at(path), 'utf8');

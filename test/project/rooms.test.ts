@@ -107,7 +107,7 @@ describe('the rooms', () => {
     expect(firstCycle(imports.filter(({ from }) => roomOf(from) === room))).toBe('none');
   });
 
-  it.each(['verify', 'sidecar', 'gateway', 'page', 'demo'])(
+  it.each(['proto', 'verify', 'sealed', 'sidecar', 'gateway', 'page', 'demo'])(
     '%s has no circle among folders, types included',
     (room) => {
       const within = imports.filter(({ from, to }) => roomOf(from) === room && roomOf(to) === room);

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { membersIn } from '../../../gateway/attestation/sidecar-link.ts';
-import { attestedMembersSchema } from '../../../proto/frames.ts';
+import { attestedMembersSchema } from '../../../proto/attestation/frames.ts';
 
 const DEVICE = { arch: 'HOPPER', report: 'AAAA+/==', certificate_chain: 'QUJD'.repeat(50) };
 const MEMBERS = { token: '[["JWT","a.b.c"],{"GPU-0":"\\\\x\n"}]', evidence: [DEVICE] };

@@ -7,8 +7,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { WebSocketServer } from 'ws';
 import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
+import { PROTOCOL } from '../../../proto/attestation/frames.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
-import { PROTOCOL } from '../../../proto/frames.ts';
 import { createSessions, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { appraiseSession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, verifyAttestation } from '../../../verify/index.ts';

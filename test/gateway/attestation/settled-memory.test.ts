@@ -8,8 +8,8 @@ import { WebSocketServer } from 'ws';
 import type { Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
 import { createPermits } from '../../../gateway/limits/concurrency.ts';
+import { PROTOCOL, splitBinaryFrame } from '../../../proto/attestation/frames.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
-import { PROTOCOL, splitBinaryFrame } from '../../../proto/frames.ts';
 import { type Folder, temporaryFolder, UNCHECKED } from '../../support/harness.ts';
 
 const NONCE = 'ab'.repeat(32) as Nonce;

@@ -7,8 +7,8 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import type { Attested, Sidecar } from '../../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
 import { createPermits } from '../../../gateway/limits/concurrency.ts';
+import { PROTOCOL, splitBinaryFrame } from '../../../proto/attestation/frames.ts';
 import type { Nonce } from '../../../proto/attestation/raw.ts';
-import { PROTOCOL, splitBinaryFrame } from '../../../proto/frames.ts';
 import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../../support/harness.ts';
 
 let folder: Folder;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
-import { attestedHeadSchema, attestedMembersSchema, splitBinaryFrame } from '../../../proto/frames.ts';
+import { attestedHeadSchema, attestedMembersSchema, splitBinaryFrame } from '../../../proto/attestation/frames.ts';
 import { type Folder, type RunningSidecar, startSidecar, temporaryFolder } from '../../support/harness.ts';
 
 let folder: Folder;

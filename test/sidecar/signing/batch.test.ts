@@ -3,13 +3,13 @@ import { createHash, randomBytes } from 'node:crypto';
 import { describe, expect, it, test } from 'vitest';
 import { WebSocket } from 'ws';
 import type { Batch } from '../../../proto/attestation/batch.ts';
-import type { Nonce } from '../../../proto/attestation/raw.ts';
 import {
   attestedBatchHeadSchema,
   attestedMembersSchema,
   leavesSchema,
   splitBinaryFrame,
-} from '../../../proto/frames.ts';
+} from '../../../proto/attestation/frames.ts';
+import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { makeLeaf, makeTree } from '../../../sidecar/signing/batches.ts';
 import { DeadlineExceeded, QueueFull } from '../../../sidecar/signing/queue.ts';

@@ -1,11 +1,11 @@
 // The frames between gateway and sidecar over a WebSocket on a Unix socket, validated on both sides. A frame is JSON text, or binary when
 // it contains raw or an attestation: a JSON head, a line feed, and the payload.
 import * as z from 'zod';
-import { MAX_DEVICES } from './attestation/attestation.ts';
-import { batchSchema, digestSchema, evidenceSchema } from './attestation/attestation-schema.ts';
-import { MAX_LEAVES } from './attestation/batch.ts';
-import { MAX_RAW_LENGTH } from './attestation/raw.ts';
-import { MAX_HPKE_LENGTH, MAX_STATEMENT_LENGTH } from './attestation/statement.ts';
+import { MAX_DEVICES } from './attestation.ts';
+import { batchSchema, digestSchema, evidenceSchema } from './attestation-schema.ts';
+import { MAX_LEAVES } from './batch.ts';
+import { MAX_RAW_LENGTH } from './raw.ts';
+import { MAX_HPKE_LENGTH, MAX_STATEMENT_LENGTH } from './statement.ts';
 
 export const PROTOCOL = 'countersign/6';
 /** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
