@@ -10,6 +10,7 @@ import {
   checkContainer,
   checkDevices,
   checkMode,
+  checkReadyGate,
   checkRequirements,
   checkSocket,
   checkSwitches,
@@ -29,6 +30,7 @@ export async function examine(host: Host, config: SidecarConfig, gateway_url = D
     ...checkPersistence(facts),
     ...(await checkDevices(host, facts)),
     ...checkMode(facts, config.attester),
+    ...(await checkReadyGate(host, container)),
     ...(await checkSwitches(host, facts, container)),
     ...checkServices(probes, facts),
   ];

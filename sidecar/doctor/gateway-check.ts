@@ -12,7 +12,11 @@ const MAX_BYTES = 64 * 1024;
 /** The longest part of the gateway's reason that is shown. */
 const MAX_WORDS = 200;
 
+/** Enough of our /health that nobody else's passes for it: many servers have a /health with a status, or a member `backend`. */
 const healthSchema = z.looseObject({
+  status: z.string(),
+  version: z.string(),
+  sidecar: z.looseObject({}),
   backend: z.looseObject({
     status: z.string(),
     canary: z.looseObject({ state: z.string(), reason: z.string().nullish() }).optional(),
@@ -24,19 +28,32 @@ export const DEFAULT_GATEWAY = 'http://127.0.0.1:8080';
 
 export async function checkBackend(host: Host, gateway_url: string): Promise<Finding[]> {
   const url = `${gateway_url.replace(/\/+$/, '')}/health`;
-  let text: string;
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  let response: Response;
   try {
-    // While the backend is down the gateway responds 503, with the same body.
-    const response = await host.fetchNear(url, { redirect: 'manual', signal: AbortSignal.timeout(TIMEOUT_MS) });
-    text = Buffer.from(await readLimited(response, MAX_BYTES)).toString();
+    response = await host.fetchNear(url, { redirect: 'manual', signal });
   } catch (error) {
     return [
       skip(NAME, `no gateway answers at ${url} (${reasonOf(error)}): nobody looked at the model; --gateway names it`),
     ];
   }
+  // While the backend is down the gateway responds 503, with the same body. Another server may send anything, without an end.
+  const text = await readLimited(response, MAX_BYTES).then(
+    (bytes) => Buffer.from(bytes).toString(),
+    () => '',
+  );
   const parsed = healthSchema.safeParse(jsonOf(text));
-  if (!parsed.success)
-    return [warn(NAME, `what answers at ${url} is no gateway of ours`, 'name the gateway: --gateway URL')];
+  if (!parsed.success) {
+    const server = response.headers.get('server');
+    const who = server === null ? '' : `, ${printable(server)}`;
+    return [
+      warn(
+        NAME,
+        `what answers at ${url} is another program (status ${response.status}${who}): nobody looked at the model`,
+        'name the gateway: --gateway URL; or move what has its port',
+      ),
+    ];
+  }
   return [ofCanary(url, parsed.data.backend)];
 }
 

@@ -141,6 +141,44 @@ function readiness(ready: boolean | null): Finding {
   );
 }
 
+// Does something set the GPUs ready at the start of the machine, before anything attested?
+
+const UNITS = '/etc/systemd/system';
+/** `nvidia-smi conf-compute -srs 1`, as a program or a line of a script calls it. */
+const SETS_READY = /\bconf-compute\b[^\n]*(?:-srs|--set-gpus?-ready-state)[\s=]+1\b/;
+
+/** @param container its kind; null outside a container, whose files are none of the node's. */
+export async function checkReadyGate(host: Host, container: string | null): Promise<Finding[]> {
+  const name = 'ready_gate';
+  if (container !== null) return [skip(name, 'only on the node can be seen what sets the GPUs ready at its start')];
+  const found: string[] = [];
+  for (const path of ['/etc/rc.local', ...(await unitFiles(host))]) {
+    const lines = ((await host.readText(path)) ?? '').split('\n').filter((line) => !/^\s*[#;]/.test(line));
+    if (lines.some((line) => SETS_READY.test(line))) found.push(path);
+  }
+  if (found.length === 0)
+    return [ok(name, `no unit in ${UNITS} and no /etc/rc.local sets the GPUs ready before an attestation`)];
+  return [
+    warn(
+      name,
+      `${found.join(', ')} sets the GPUs ready at each start, before anything attested`,
+      `as root: sed -i '/conf-compute.*-srs/d' ${found.join(' ')} && systemctl daemon-reload, and restart the machine; countersign-ready sets them once an attestation verifies`,
+    ),
+  ];
+}
+
+/** Units that the operator, or a cloud's scripts, laid down, and what is laid over others. */
+async function unitFiles(host: Host): Promise<string[]> {
+  const files: string[] = [];
+  for (const entry of await host.list(UNITS)) {
+    const path = join(UNITS, entry);
+    if (entry.endsWith('.service')) files.push(path);
+    if (!entry.endsWith('.service.d')) continue;
+    for (const dropIn of await host.list(path)) if (dropIn.endsWith('.conf')) files.push(join(path, dropIn));
+  }
+  return files;
+}
+
 // Behind protected PCIe: can the switches be opened?
 
 /** @param container its kind; null outside a container. */
@@ -158,7 +196,7 @@ export async function checkSwitches(host: Host, { driver, mode }: Facts, contain
         `protected PCIe is on, and there is no ${numbered.length === 0 ? '/dev/nvidia-nvswitch0' : SWITCH_CONTROL}`,
         container === null
           ? 'give all switches to this machine with the GPUs (lspci -d 10de:), and start nvidia-fabricmanager of the driver’s version'
-          : 'start the container with NVIDIA_NVSWITCH=enabled in its environment: the NVIDIA Container Toolkit shows switches to no other',
+          : 'compose: docker compose -f compose.yaml -f compose.switches.yaml up -d. Kubernetes: gpu.access=runtimeClass. NVIDIA_NVSWITCH=enabled is read by nvidia-container-runtime alone, not with --gpus',
       ),
     ];
   const refused: string[] = [];

@@ -40,6 +40,18 @@ mkdir /run/gpu /run/units
 cp "$tree/test/deploy/nvidia-smi.sh" /run/gpu/nvidia-smi
 cp "$units"/*.service "$units"/*.socket /run/units
 cp -r "$work"/drop-ins/. /run/units
+# NVIDIA's units, which note whether the GPU was held when they opened it.
+cat >/run/units/nvidia-persistenced.service <<UNIT
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'test ! -e /run/gpu/no-driver && sleep 1 && touch /run/gpu/held'
+UNIT
+for unit in nvidia-cdi-refresh nvidia-dcgm; do
+  printf '[Service]\nType=oneshot\nExecStart=/bin/sh -c "test -e /run/gpu/held && touch /run/gpu/%s"\n' $unit >/run/units/$unit.service
+  mkdir /run/units/$unit.service.d
+  cp "$units/after-persistenced.conf" /run/units/$unit.service.d
+done
 
 for target in sysinit basic network network-online sockets shutdown; do
   printf '[Unit]\nDefaultDependencies=no\n' >/run/units/$target.target

@@ -46,6 +46,7 @@ describe('what a fleet has beside its pods', () => {
         '--pool-name=countersign',
         '--pool-namespace=countersign',
         `--model-server-metrics-port=${metrics}`,
+        '--refresh-metrics-interval=1s',
       ]),
     );
     const config = pool.settings('countersign-picker')['config.yaml'] ?? '';
@@ -70,15 +71,42 @@ describe('what a fleet has beside its pods', () => {
   });
 
   it('has its metrics collected from the gateways', () => {
-    const { selector, podMetricsEndpoints } = pool.one('PodMonitor', 'countersign').spec;
+    const { selector, podMetricsEndpoints, jobLabel } = pool.one('PodMonitor', 'countersign').spec;
+    // The alerts match this job.
+    expect(pool.one('Deployment', 'countersign').spec.template.metadata.labels[jobLabel]).toBe('countersign');
     expect(selector).toEqual(pool.one('Deployment', 'countersign').spec.selector);
     expect(podMetricsEndpoints).toEqual([{ port: 'metrics', path: '/metrics', interval: '15s' }]);
   });
 });
 
+describe('a rollout', () => {
+  const budgets = (built: Built) => built.all('PodDisruptionBudget').map(({ spec }) => spec.maxUnavailable);
+
+  it('changes a part of many pods at a time, as many as may be drained together', () => {
+    const many = render(helm, 'many', { replicas: 40 });
+    for (const name of ['countersign', 'countersign-backend'])
+      expect(many.one('Deployment', name).spec.strategy).toEqual({
+        type: 'RollingUpdate',
+        rollingUpdate: { maxSurge: 0, maxUnavailable: '25%' },
+      });
+    expect(budgets(many)).toEqual(['25%', '25%']);
+    const two = render(helm, 'many', { maxUnavailable: 2 });
+    expect([two.one('Deployment', 'countersign').spec.strategy.rollingUpdate.maxUnavailable, budgets(two)]).toEqual([
+      2,
+      [2, 2],
+    ]);
+    expect(conforms(many.text).status).toBe(0);
+  });
+
+  it.each(['0%', '101%', 'some', 0])('is refused with maxUnavailable %j', (maxUnavailable) => {
+    expect(() => render(helm, 'many', { maxUnavailable })).toThrow(/maxUnavailable/);
+    expect(budgets(render(helm, 'many', { maxUnavailable: '100%' }))).toEqual(['100%', '100%']);
+  });
+});
+
 describe('values', () => {
   it('show the GPU to engine and sidecar by one claim, without a runtime class', () => {
-    const built = render(helm, null, { 'gpu.access': 'claim', 'gpu.count': 2 });
+    const built = render(helm, null, { 'gpu.access': 'claim', 'gpu.count': 2, 'readyState.enabled': false });
     const users = containersOf(built.one('Deployment', 'countersign')).filter(({ resources }) => resources.claims);
     expect(users.map(({ name }) => name)).toEqual(['sidecar', 'backend']);
     expect(podOf(built).runtimeClassName).toBeUndefined();
@@ -93,7 +121,7 @@ describe('values', () => {
   });
 
   it("show the GPUs to sidecar and ready step by the toolkit's NRI plugin, where that is how the cluster does it", () => {
-    const built = render(helm, null, { 'gpu.access': 'nri', 'readyState.enabled': true });
+    const built = render(helm, null, { 'gpu.access': 'nri' });
     const { metadata, spec } = built.one('Deployment', 'countersign').spec.template;
     expect(spec.runtimeClassName).toBeUndefined();
     for (const { name } of spec.initContainers)
@@ -107,7 +135,7 @@ describe('values', () => {
 
   it('let the GPUs accept work without an attestation where that is said', () => {
     const ready = (set: Record<string, unknown>) =>
-      podOf(render(helm, null, { 'readyState.enabled': true, ...set })).initContainers.map(describeEnvironment);
+      podOf(render(helm, null, set)).initContainers.map(describeEnvironment);
     expect(ready({})[1]).toMatchObject({ name: 'ready', env: { READY_WITHOUT_ATTESTATION: '0' } });
     expect(ready({ 'readyState.withoutAttestation': true })[1].env.READY_WITHOUT_ATTESTATION).toBe('1');
   });
@@ -126,6 +154,7 @@ describe('values', () => {
     const built = render(helm, null, { 'backend.mode': 'url', 'backend.url': 'http://engine.models.svc:8000/v1' });
     expect(containersOf(built.one('Deployment', 'countersign')).map(({ name }) => name)).toEqual([
       'sidecar',
+      'ready',
       'gateway',
     ]);
     expect(loadGateway(built.settings('countersign-gateway')).backend_url).toContain('engine.models.svc');
@@ -161,7 +190,7 @@ describe('values', () => {
     ['a route to no pool', { 'pool.gateway.name': 'inference' }, /pool\.enabled is false/],
     [
       'a promise of ready state that nothing keeps',
-      { 'readyState.withoutAttestation': true },
+      { 'readyState.enabled': false, 'readyState.withoutAttestation': true },
       /readyState\.enabled is/,
     ],
     ['a minimum above the maximum', { 'autoscaling.minReplicas': 9 }, /autoscaling\.minReplicas: it is more than/],

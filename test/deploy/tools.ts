@@ -42,6 +42,10 @@ const CUSTOM = {
     'github.com/prometheus-operator/prometheus-operator@v0.94.0',
     'example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml',
   ],
+  prometheusrule: [
+    'github.com/prometheus-operator/prometheus-operator@v0.94.0',
+    'example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml',
+  ],
 } as const;
 
 /** The text of the CustomResourceDefinition. */

@@ -200,6 +200,25 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     });
   });
 
+  it("hold NVIDIA's units back until the GPU is held, and where it cannot be", async () => {
+    const started = (unit: string) =>
+      machine.run('systemctl', 'start', unit).then(
+        () => true,
+        () => false,
+      );
+    const boot = () =>
+      machine.run('sh', '-c', `systemctl stop nvidia-persistenced; systemctl reset-failed; rm -f ${GPU}/held`);
+    for (const unit of ['nvidia-cdi-refresh', 'nvidia-dcgm']) {
+      await boot();
+      await machine.run('touch', `${GPU}/no-driver`);
+      expect([unit, await started(unit)]).toEqual([unit, false]);
+      await machine.run('rm', `${GPU}/no-driver`);
+      await boot();
+      expect([unit, await started(unit)]).toEqual([unit, true]);
+      await machine.run('test', '-e', `${GPU}/${unit}`);
+    }
+  });
+
   it('serve requests without tee while the sidecar and its socket are stopped, and tee again after', async () => {
     await machine.run('systemctl', 'stop', 'countersign-sidecar.socket', 'countersign-sidecar.service');
     expect([(await chat(false)).status, (await health()).status]).toEqual([200, 'degraded']);

@@ -85,7 +85,7 @@ async function start(tools: Tools, closing: Closing): Promise<Fleet> {
 
 /** Everything that the chart renders, and before it the definitions of kinds that are none of Kubernetes' own. */
 export async function install(cluster: Cluster, chart: Built): Promise<void> {
-  for (const kind of ['inferencepool', 'httproute', 'podmonitor'] as const)
+  for (const kind of ['inferencepool', 'httproute', 'podmonitor', 'prometheusrule'] as const)
     for (const document of parseAllDocuments(await definitionOf(kind))) await cluster.create(document.toJS());
   const labels = { 'pod-security.kubernetes.io/enforce': 'privileged' };
   await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE, labels } });

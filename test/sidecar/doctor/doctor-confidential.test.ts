@@ -179,6 +179,50 @@ describe('the cryptography that the driver needs', () => {
   });
 });
 
+describe('what sets the GPUs ready at the start of the machine', () => {
+  const UNITS = '/etc/systemd/system';
+  const DROP_IN = `${UNITS}/nvidia-persistenced.service.d/override.conf`;
+  const UNIT = `${UNITS}/ready.service`;
+  const SRS = '/usr/bin/nvidia-smi conf-compute -srs 1';
+  const folders: Readonly<Record<string, readonly string[]>> = {
+    [UNITS]: ['nvidia-persistenced.service.d', 'ready.service', 'multi-user.target.wants'],
+    [`${UNITS}/nvidia-persistenced.service.d`]: ['override.conf', 'override.conf.old'],
+    '/dev': ['nvidia0', 'nvidiactl'],
+  };
+  const machine = (files: Readonly<Record<string, string>>): Partial<Host> => ({
+    list: async (folder) => folders[folder] ?? [],
+    readText: holding(files),
+  });
+
+  test.each([
+    ["Azure's drop-in", DROP_IN, `[Service]\nExecStart=\nExecStartPost=-${SRS}\n`],
+    ['a script of the start', '/etc/rc.local', `#!/bin/bash\nnvidia-smi -pm 1\n${SRS}\n`],
+    ['a unit of its own', UNIT, `[Service]\nExecStart=nvidia-smi conf-compute --set-gpus-ready-state=1\n`],
+  ])('before anything attested is found, with how to take it out: %s', async (_, path, text) => {
+    const { of, findings } = await look(machine({ [path]: text }));
+    expect(of('ready_gate')).toMatchObject({
+      status: 'warn',
+      seen: `${path} sets the GPUs ready at each start, before anything attested`,
+      todo: expect.stringContaining(`sed -i '/conf-compute.*-srs/d' ${path} && systemctl daemon-reload`),
+    });
+    expect(exitCode(findings)).toBe(0);
+  });
+
+  test.each([
+    ['a comment', DROP_IN, `[Service]\n# ExecStartPost=-${SRS}\n; ${SRS}\n`],
+    ['what takes the state away', DROP_IN, `[Service]\nExecStopPost=${SRS.replace('-srs 1', '-srs 0')}\n`],
+    ['what asks for it', UNIT, '[Service]\nExecStart=/usr/bin/nvidia-smi conf-compute -grs\n'],
+    ['a file that systemd does not read', `${DROP_IN}.old`, SRS],
+  ])('is not %s', async (_, path, text) => {
+    expect((await look(machine({ [path]: text }))).of('ready_gate').status).toBe('ok');
+  });
+
+  test('cannot be seen from a container', async () => {
+    const { of } = await look({ kind: async (path) => (path === '/.dockerenv' ? 'file' : null) });
+    expect(of('ready_gate').status).toBe('skip');
+  });
+});
+
 describe('behind protected PCIe the switches', () => {
   const ppcie = told({ mode: { ...mode, confidential: false, multi_gpu: 'protected_pcie' } });
   const devices = (...list: string[]): Partial<Host> => ({ ...ppcie, list: async () => ['nvidia0', ...list] });
@@ -194,7 +238,12 @@ describe('behind protected PCIe the switches', () => {
   };
 
   test.each([
-    ['in a container', inDocker, /NVIDIA_NVSWITCH=enabled/],
+    // `docker --gpus`, which compose.yaml uses, reads no NVIDIA_NVSWITCH.
+    [
+      'in a container',
+      inDocker,
+      /-f compose\.switches\.yaml up.*NVIDIA_NVSWITCH=enabled is read by nvidia-container-runtime alone/,
+    ],
     ['on the machine', {}, /nvidia-fabricmanager/],
   ] as const)('that are not to be seen %s fail, with what shows them', async (_, over, todo) => {
     const { bad, findings } = await look({ ...devices('nvidia-nvswitchctl'), ...over });
@@ -316,17 +365,33 @@ describe("the gateway's canary", () => {
     expect(exitCode(findings)).toBe(0);
   });
 
-  test.each(['', '[]', '{"status":"ok"}', '<html>'])('is not read from another service: %j', async (body) => {
-    const { of } = await look({ fetchNear: async () => new Response(body) });
-    expect(of('backend')).toMatchObject({ status: 'warn', todo: expect.stringContaining('--gateway URL') });
+  test.each([
+    '',
+    '[]',
+    '{"status":"ok"}',
+    '<html>',
+    // Of another project, that has backends too.
+    '{"status":"ok","version":"1.2.3","backend":{"status":"ok"}}',
+    'x'.repeat(70_000),
+  ])('is not read from another program: %.60j', async (body) => {
+    const { of } = await look({ fetchNear: async () => new Response(body, { headers: { server: 'uvicorn' } }) });
+    expect(of('backend')).toMatchObject({
+      status: 'warn',
+      seen: expect.stringContaining('is another program (status 200, uvicorn): nobody looked at the model'),
+      todo: expect.stringContaining('--gateway URL'),
+    });
   });
 
   test('over HTTP, from the address of --gateway, without a proxy, and no more than is needed', async () => {
+    const BODY = {
+      ...{ status: 'down', version: '0.2.0', sidecar: {} },
+      backend: { status: 'down', canary: { state: 'wrong' } },
+    };
     const asked: string[] = [];
     const answers: RequestListener = (request, response) => {
       asked.push(`${request.method} ${request.url}`);
       if (asked.length > 1) response.end('x'.repeat(70_000));
-      else response.writeHead(503).end(JSON.stringify({ backend: { status: 'down', canary: { state: 'wrong' } } }));
+      else response.writeHead(503).end(JSON.stringify(BODY));
     };
     const server = createServer(answers);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -336,8 +401,8 @@ describe("the gateway's canary", () => {
     try {
       expect(names(await checkBackend(host, gateway))).toEqual(['backend fail']);
       expect((await checkBackend(host, gateway))[0]).toMatchObject({
-        status: 'skip',
-        seen: expect.stringContaining('more than 65536 bytes'),
+        status: 'warn',
+        seen: expect.stringContaining('is another program (status 200)'),
       });
       expect(asked).toEqual(['GET /health', 'GET /health']);
     } finally {

@@ -30,7 +30,7 @@ describe('a healthy node', () => {
     expect(of('rim').seen).toContain('NV_GPU_DRIVER_GH100_580.65.06');
     expect(of('trial')).toMatchObject({ status: 'skip', seen: 'no sidecar runs on /run/countersign/s.sock' });
     expect(printFindings(findings)).toMatch(
-      /^ok {4}container {4}not in a container\n[\s\S]*\n16 ok, 0 warn, 0 fail, 3 skip$/,
+      /^ok {4}container {4}not in a container\n[\s\S]*\n17 ok, 0 warn, 0 fail, 3 skip$/,
     );
   });
 
@@ -151,6 +151,7 @@ describe('one thing wrong', () => {
       'cc_mode skip',
       'devtools skip',
       'ready_state skip',
+      'ready_gate ok',
       'switches skip',
       'rim ok',
       'ocsp ok',

@@ -74,7 +74,7 @@ seccompProfile: { type: RuntimeDefault }
 {{- range $name := list "HOST" "PORT" "METRICS_HOST" "METRICS_PORT" "BACKEND_URL" "SIDECAR_SOCKET" "API_KEYS_FILE" "ATTESTATION_STORE_URL" }}
 {{- if hasKey $.Values.gateway.env $name }}{{ fail (printf "gateway.env.%s: the chart sets it itself" $name) }}{{ end -}}
 {{- end -}}
-{{- range $name := list "ATTESTER" "SIDECAR_SOCKET" "COLLATERAL_DIR" }}
+{{- range $name := list "ATTESTER" "SIDECAR_SOCKET" "COLLATERAL_DIR" "TSM_ENTRY" }}
 {{- if hasKey $.Values.sidecar.env $name }}{{ fail (printf "sidecar.env.%s: the chart sets it itself; the attester is sidecar.attester" $name) }}{{ end -}}
 {{- end -}}
 {{- end -}}

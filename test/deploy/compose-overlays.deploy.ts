@@ -1,4 +1,4 @@
-// compose.cpu.yaml over compose.yaml, as Compose reads the two: no daemon is needed for that.
+// compose.cpu.yaml and compose.switches.yaml over compose.yaml, as Compose reads them: no daemon is needed for that.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -8,7 +8,10 @@ import { MissingPart } from '../support/debian.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LAUNCH_FILE = '/srv/countersign/launch.json';
-const ENTRY = '/sys/kernel/config/tsm/report/countersign';
+/** The kernel's reports, and where containers see them: a container's /sys is no place for a mount. */
+const REPORTS = '/sys/kernel/config/tsm/report';
+const INSIDE = '/run/tsm';
+const ENTRY = `${INSIDE}/countersign`;
 
 function programOrNull(): string | null {
   try {
@@ -22,8 +25,8 @@ function programOrNull(): string | null {
 const program = programOrNull();
 
 /** The services of profile node. @throws {Error} with what Compose says of a file that is not valid. */
-function servicesOf(more: Readonly<Record<string, string>>) {
-  const files = ['--env-file', '.env.example', '-f', 'compose.yaml', '-f', 'compose.cpu.yaml'];
+function servicesOf(more: Readonly<Record<string, string>>, overlay = 'compose.cpu.yaml') {
+  const files = ['--env-file', '.env.example', '-f', 'compose.yaml', '-f', overlay];
   const { status, stdout, stderr } = spawnSync(
     program ?? '',
     [...files, '--profile', 'node', 'config', '--format', 'json'],
@@ -45,7 +48,11 @@ describe.skipIf(program === null)('compose.yaml with compose.cpu.yaml', () => {
     it('names it to the sidecar, which has it there for reading', () => {
       const { sidecar } = servicesOf(variables);
       expect(sidecar.environment.LAUNCH_FILE).toBe(value);
-      const others = ['socket:/run/countersign', 'sidecar-state:/var/lib/countersign', `${ENTRY}:${ENTRY}`];
+      const others = [
+        'socket:/run/countersign',
+        'sidecar-state:/var/lib/countersign',
+        `${REPORTS}/countersign:${ENTRY}`,
+      ];
       const mounts: string[] = sidecar.volumes.map(
         (one: { source: string; target: string; read_only?: boolean }) =>
           `${one.source}:${one.target}${one.read_only === true ? ':ro' : ''}`,
@@ -58,6 +65,10 @@ describe.skipIf(program === null)('compose.yaml with compose.cpu.yaml', () => {
       // What has no value is not set in the container.
       const set = Object.entries<string | null>(sidecar.environment).filter(([, one]) => one !== null);
       const config = loadConfig(Object.fromEntries(set) as Record<string, string>);
+      expect([tsm.environment.TSM_ENTRY, tsm.volumes]).toEqual([
+        ENTRY,
+        [expect.objectContaining({ source: REPORTS, target: INSIDE })],
+      ]);
       expect([config.cpu_evidence, config.tsm_entry, config.launch_file]).toEqual(['required', ENTRY, value || null]);
       expect(sidecar.depends_on).toEqual({ tsm: { condition: 'service_healthy', required: true } });
       expect([sidecar.read_only, sidecar.cap_drop]).toEqual([true, ['ALL']]);
@@ -67,3 +78,21 @@ describe.skipIf(program === null)('compose.yaml with compose.cpu.yaml', () => {
     });
   });
 });
+
+it.skipIf(program === null)(
+  'compose.switches.yaml shows the sidecar the switches by name, and no other service',
+  () => {
+    const services: Record<string, { devices?: { source: string; target: string }[] }> = servicesOf(
+      {},
+      'compose.switches.yaml',
+    );
+    const shown = Object.entries(services).flatMap(([name, { devices = [] }]) =>
+      devices.map((one) => [name, one.source]),
+    );
+    const switches = ['ctl', '0', '1', '2', '3'].map((name) => `/dev/nvidia-nvswitch${name}`);
+    expect(shown).toEqual(switches.map((path) => ['sidecar', path]));
+    for (const { source, target } of services.sidecar?.devices ?? []) expect(target).toBe(source);
+    // Docker's own request for GPUs heeds no NVIDIA_NVSWITCH: where it stood it promised what it did not do.
+    expect(JSON.stringify(services)).not.toContain('NVIDIA_NVSWITCH');
+  },
+);
