@@ -1,8 +1,9 @@
 // A release without its uploads: every step of the workflow that needs no network and no right of ours runs here as it stands in the file.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { tool } from '../deploy/tools.ts';
 import { temporaryFolder } from '../support/harness.ts';
 import { type Copy, copyOfRepository, ROOT } from './copy.ts';
 import { ACTIONLINT, VENV } from './setup.ts';
@@ -50,7 +51,7 @@ describe('the workflow', () => {
       ['packages', []],
       ['images', ['id-token', 'packages']],
     ]);
-    for (const job of ['npm', 'pypi', 'github']) expect(may(job)).toContainEqual(['id-token', 'write']);
+    for (const job of ['chart', 'npm', 'pypi', 'github']) expect(may(job)).toContainEqual(['id-token', 'write']);
   });
 
   it('publishes after everything is built and tested, and the release last', () => {
@@ -60,8 +61,9 @@ describe('the workflow', () => {
       packages: ['test'],
       images: ['test'],
       npm: ['packages', 'images'],
+      chart: ['packages', 'images'],
       pypi: ['packages', 'images'],
-      github: ['npm', 'pypi'],
+      github: ['npm', 'pypi', 'chart'],
     });
   });
 
@@ -157,6 +159,15 @@ describe('a release', () => {
       );
   });
 
+  it('has a chart that holds its alerts', () => {
+    expect(step('Lay out the chart')).toMatchObject({ status: 0 });
+    const [here, alerts] = [join(released(), 'chart/files/alerts.yaml'), join(copy.path, 'docs/alerts.yaml')];
+    expect([lstatSync(here).isSymbolicLink(), readFileSync(here, 'utf8')]).toEqual([
+      false,
+      readFileSync(alerts, 'utf8'),
+    ]);
+  });
+
   it('has notes and checksums of every file', () => {
     expect(step('Notes and checksums')).toMatchObject({ status: 0 });
     expect(readFileSync(join(released(), 'notes.md'), 'utf8')).toMatch(/^### Added\n/);
@@ -189,6 +200,45 @@ describe('a release', () => {
         writeFileSync(join(folder.path, `all/image-${target}/${target}`), name);
       }
       cpSync(released(), join(folder.path, 'all/packages'), { recursive: true });
+    });
+
+    it('as a chart that names the images by digest, signed', async () => {
+      writeFileSync(join(folder.path, 'calls'), '');
+      const digest = `sha256:${'1'.repeat(64)}`;
+      const helm = await tool('helm');
+      const push = `case "$1" in package) ${helm} "$@" ;; push) echo "Digest: ${digest}" >&2 ;; registry) cat >/dev/null ;; esac`;
+      for (const [name, script] of [
+        ['helm', logged('helm', push)],
+        ['cosign', logged('cosign')],
+      ] as const)
+        writeFileSync(join(folder.path, name), `#!/bin/bash\nset -euo pipefail\n${script}\n`, { mode: 0o755 });
+      const summary = join(folder.path, 'summary');
+      const env = { TAG, REPOSITORY, RUNNER_TEMP: folder.path, USER: 'someone', TOKEN: 'none' };
+      const where = {
+        cwd: folder.path,
+        env: { ...env, GITHUB_STEP_SUMMARY: summary },
+        programs: { docker: logged('docker', 'cat >/dev/null') },
+      };
+      expect(runStep('chart', 'Package the chart with the images of this release', where)).toMatchObject({ status: 0 });
+      expect(runStep('chart', 'Push and sign the chart', where)).toMatchObject({ status: 0 });
+      const charts = `ghcr.io/${REPOSITORY}/charts`;
+      expect(calls()).toEqual([
+        'helm package all/packages/chart --destination .',
+        'helm registry login ghcr.io --username someone --password-stdin',
+        `helm push countersign-${version}.tgz oci://${charts}`,
+        'docker login ghcr.io --username someone --password-stdin',
+        `cosign sign --yes ${charts}/countersign@${digest}`,
+      ]);
+      expect(readFileSync(join(folder.path, 'image/chart'), 'utf8')).toBe(
+        `${charts}/countersign:${version}@${digest}\n`,
+      );
+      // As an operator would install it.
+      const chart = join(folder.path, `countersign-${version}.tgz`);
+      const set = ['--set', 'prometheusRule.enabled=true'];
+      const { stdout } = spawnSync(helm, ['template', 'x', chart, ...set], { encoding: 'utf8' });
+      for (const target of ['gateway', 'sidecar'])
+        expect(stdout).toContain(`image: ghcr.io/${REPOSITORY}-${target}:${version}@sha256:000`);
+      expect(stdout).toContain('alert: CountersignDown');
     });
 
     it('on npm with provenance, and a version before a release under another name than latest', () => {
@@ -256,7 +306,7 @@ describe('a release', () => {
       expect(release).toContain(`gh release create ${TAG} --verify-tag --title ${TAG} --notes-file`);
       expect(release).not.toContain('--prerelease');
       const notes = readFileSync(join(folder.path, 'all/packages/notes.md'), 'utf8');
-      expect(notes).toContain(`\n### Images\n\n- \`ghcr.io/${REPOSITORY}-gateway:${version}@sha256:000`);
+      expect(notes).toContain(`\n### Images and chart\n\n- \`ghcr.io/${REPOSITORY}-gateway:${version}@sha256:000`);
     });
 
     it('nowhere when a file is not the one that was built', () => {
