@@ -46,7 +46,7 @@ async function start(tools: Tools, closing: Closing): Promise<Fleet> {
   closing.push(() => cluster.close());
   const store = await startStoreServer(tools.valkey);
   closing.push(() => store.close());
-  const chart = render(await tool('helm'), 'pool');
+  const chart = render(await tool('helm'), 'pool', { 'pool.picker.kind': tools.pickerKind });
   await install(cluster, chart);
   const pods = new Map<string, Pod>();
   closing.push(() => Promise.all([...pods.values()].map((pod) => pod.close())));

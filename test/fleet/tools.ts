@@ -1,6 +1,7 @@
 // Kubernetes' API server, its scheduler and the endpoint picker are built from their Go modules, Envoy comes from PyPI, etcd and Valkey from Debian: a real
 // picker watches real objects, and no kubelet runs, so that the "pods" are processes on loopback addresses whose status a test writes.
-// llm-d-router itself cannot be had from Go's module proxy; Gateway API Inference Extension's epp, which it grew from, stands for it.
+// The picker is llm-d-router, where Gateway API Inference Extension's has moved, when Go's module proxy has it; else that project's epp. Which one
+// it is, is said.
 import { execFile } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,12 +17,19 @@ const CACHE = fileURLToPath(new URL('../../.cache/fleet', import.meta.url));
 const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url));
 const BUILD_TIMEOUT_MS = 1_700_000;
 
-const PICKER = 'sigs.k8s.io/gateway-api-inference-extension@v1.5.0';
+/** By preference, with the chart's `pool.picker.kind` for each. */
+const PICKERS = [
+  // No release of it could be read here, so none is pinned: the newest that there is.
+  { kind: 'llm-d-router', module: 'github.com/llm-d/llm-d-router@latest' },
+  { kind: 'gaie', module: 'sigs.k8s.io/gateway-api-inference-extension@v1.5.0' },
+] as const;
 
 export interface Tools {
   readonly apiserver: string;
   readonly etcd: string;
   readonly picker: string;
+  /** Whose it is: the chart's `pool.picker.kind`. */
+  readonly pickerKind: (typeof PICKERS)[number]['kind'];
   readonly envoy: string;
   readonly valkey: string;
 }
@@ -42,9 +50,24 @@ export async function fleetTools(): Promise<Tools | null> {
     if (valkey === null) throw new MissingPart('valkey-server or redis-server');
     const etcd = debianProgram('etcd', 'etcd-server');
     const envoy = envoyProgram();
-    const picker = await built('picker', PICKER, 'cmd/epp', () => '');
-    return { apiserver: await kubernetes('apiserver'), etcd, picker, envoy, valkey };
+    const { picker, pickerKind } = await pickerProgram();
+    return { apiserver: await kubernetes('apiserver'), etcd, picker, pickerKind, envoy, valkey };
   });
+}
+
+/** The first that can be had. @throws {MissingPart} where none can. */
+async function pickerProgram(): Promise<Pick<Tools, 'picker' | 'pickerKind'>> {
+  const missing: string[] = [];
+  for (const { kind, module } of PICKERS)
+    try {
+      const picker = await built('picker', module, 'cmd/epp', () => '');
+      console.log(`the fleet's picker is ${kind}${missing.map((one) => `; not to be had: ${one}`).join('')}`);
+      return { picker, pickerKind: kind };
+    } catch (error) {
+      if (!(error instanceof MissingPart)) throw error;
+      missing.push(error.message);
+    }
+  throw new MissingPart(missing.join(', nor '));
 }
 
 async function orSkipped<T>(what: string, fetch: () => Promise<T>): Promise<T | null> {
@@ -81,7 +104,8 @@ async function built(
   command: string,
   replacements: (goMod: string) => string,
 ): Promise<string> {
-  const [path = '', version = ''] = module.split('@');
+  const [path = '', wanted = ''] = module.split('@');
+  const version = wanted === 'latest' ? await newest(path) : wanted;
   const folder = join(CACHE, `${name}-${version}`);
   const program = join(folder, name);
   if (existsSync(program)) return program;
@@ -91,12 +115,7 @@ async function built(
   const env = { ...process.env, GOFLAGS: '-mod=mod -buildvcs=false', GOWORK: 'off', CGO_ENABLED: '0' };
   const go = (...args: string[]) =>
     run('go', args, { cwd: folder, env, timeout: BUILD_TIMEOUT_MS, maxBuffer: 64 * 1024 * 1024 });
-  const { stdout } = await go('mod', 'download', '-json', module).catch((cause: Error & { stdout?: string }) => {
-    // What is not to be had is said on stdout, as JSON.
-    throw /Forbidden|no such host|dial tcp|i\/o timeout/.test(cause.stdout ?? '')
-      ? new MissingPart(`${module}, which Go's module proxy does not give`)
-      : cause;
-  });
+  const { stdout } = await go('mod', 'download', '-json', `${path}@${version}`).catch(notGiven(module));
   const { GoMod } = JSON.parse(stdout) as { GoMod: string };
   writeFileSync(
     join(folder, 'go.mod'),
@@ -104,6 +123,24 @@ async function built(
   );
   await go('build', '-ldflags', '-s -w', '-o', program, `${path}/${command}`);
   return program;
+}
+
+/** @throws {MissingPart} for what the module proxy refuses, or where there is none. */
+const notGiven = (module: string) => (cause: Error & { stdout?: string; stderr?: string }) => {
+  // What is not to be had is said on stdout, as JSON, or on stderr.
+  throw /Forbidden|no such host|dial tcp|i\/o timeout/.test(`${cause.stdout}${cause.stderr}`)
+    ? new MissingPart(`${module}, which Go's module proxy does not give`)
+    : cause;
+};
+
+async function newest(path: string): Promise<string> {
+  if (which('go') === null) throw new MissingPart(`${path}, and there is no Go to build it with`);
+  const args = ['list', '-m', '-f', '{{.Version}}', `${path}@latest`];
+  const { stdout } = await run('go', args, {
+    env: { ...process.env, GOFLAGS: '', GOWORK: 'off' },
+    timeout: 120_000,
+  }).catch(notGiven(`${path}@latest`));
+  return stdout.trim();
 }
 
 /** Kubernetes' own parts lie in its repository and are published as modules too, v0.N for its v1.N. */
