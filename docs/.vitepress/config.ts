@@ -59,7 +59,10 @@ export default defineConfig({
           { text: 'Bare metal, TDX', link: '/nodes/bare-metal-tdx' },
           { text: 'Azure', link: '/nodes/azure' },
           { text: 'Google Cloud', link: '/nodes/gcp' },
+          { text: 'H200', link: '/nodes/h200' },
+          { text: 'B200', link: '/nodes/b200' },
           { text: 'Kubernetes', link: '/kubernetes' },
+          { text: 'Confidential Containers', link: '/nodes/confidential-containers' },
         ],
       },
       {
