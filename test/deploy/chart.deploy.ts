@@ -52,6 +52,11 @@ describe('what a fleet has beside its pods', () => {
     const config = pool.settings('countersign-picker')['config.yaml'] ?? '';
     expect(config.trim()).toBe(readFileSync(`${CHART}files/picker-gaie.yaml`, 'utf8').trim());
     expect(parse(config).parser).toEqual({ pluginRef: 'passthrough-parser' });
+    for (const kind of ['gaie', 'llm-d-router']) {
+      const { plugins } = parse(readFileSync(`${CHART}files/picker-${kind}.yaml`, 'utf8'));
+      const source = plugins.find(({ type }: Manifest) => type === 'metrics-data-source');
+      expect([kind, source.parameters.path]).toEqual([kind, '/metrics/picker']);
+    }
   });
 
   it('routes a Gateway to the pool, without a limit of its own on the time of an answer', () => {
