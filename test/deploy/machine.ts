@@ -49,7 +49,7 @@ export async function startMachine(
     if (unit === 'ready')
       writeFileSync(
         join(dropIns, 'gpu.conf'),
-        `[Service]\nEnvironment=PATH=${GPU}:/usr/bin:/bin READY_WAIT_S=3\nReadWritePaths=${GPU}\nRestart=no\n`,
+        `[Service]\nEnvironment=PATH=${GPU}:/usr/bin:/bin ATTESTER=simulated READY_WAIT_S=3\nReadWritePaths=${GPU}\nRestart=no\n`,
       );
     if (unit === 'sidecar') {
       cpSync(join(TREE, 'deploy/systemd/sidecar-offline.conf'), join(dropIns, 'offline.conf'));
