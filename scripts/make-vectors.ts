@@ -3,8 +3,9 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { CHECKS } from '../verify/index.ts';
+import { ORDER } from '../verify/common/checks.ts';
 import { BATCH_CASES } from './vectors/cases-batch.ts';
+import { BUNDLE_CASES } from './vectors/cases-bundle.ts';
 import { COLLATERAL_CASES } from './vectors/cases-collateral.ts';
 import { DEVICE_CASES } from './vectors/cases-device.ts';
 import { ENDPOINT_CASES } from './vectors/cases-endpoints.ts';
@@ -49,6 +50,7 @@ for (const one of [
   ...ENDPOINT_CASES,
   ...STREAM_CASES,
   ...BATCH_CASES,
+  ...BUNDLE_CASES,
   ...TOKEN_CASES,
   ...DEVICE_CASES,
   ...COLLATERAL_CASES,
@@ -60,7 +62,6 @@ for (const one of [
   }
   made.push([one.name, JSON.parse(readFileSync(join(folder, path), 'utf8')) as Vector]);
 }
-const rank = (check: string) => (CHECKS as readonly string[]).indexOf(check);
-const inOrder = made.toSorted(([, a], [, b]) => rank(a.check) - rank(b.check));
+const inOrder = made.toSorted(([, a], [, b]) => ORDER.indexOf(a.check) - ORDER.indexOf(b.check));
 writeFileSync(join(folder, 'README.md'), readme(inOrder));
 writeFileSync(join(folder, 'manifest.json'), json(manifestOf(folder, inOrder)));

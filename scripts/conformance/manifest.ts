@@ -7,7 +7,18 @@ import type { CheckName, FailureCode, Level } from '../../verify/index.ts';
 export const FORMAT = 'countersign-vectors/1';
 
 /** What a case makes use of, so that a verifier without it knows what it cannot answer. */
-export const FEATURES = ['evidence', 'text', 'batch', 'stream', 'exchange', 'nras', 'rim', 'ocsp', 'policy'] as const;
+export const FEATURES = [
+  'evidence',
+  'text',
+  'batch',
+  'compact',
+  'stream',
+  'exchange',
+  'nras',
+  'rim',
+  'ocsp',
+  'policy',
+] as const;
 export type Feature = (typeof FEATURES)[number];
 
 /** A verifier's last line is `verdict` and `level` or `code`. */
@@ -39,6 +50,7 @@ export const UNAVAILABLE: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'rim_unavailable',
   'token_key_unavailable',
   'collateral_unavailable',
+  'bundle_unavailable',
 ]);
 
 /** @throws {TypeError} where a file is missing or is not the one that the manifest names: a verdict on it would say nothing. */

@@ -6,7 +6,7 @@ import { ALONE, type Case, fail, type Kit, type Made, pass } from './kit.ts';
 import { type Hash, leafOf, nodeOf, nonceOver, pathOf, rootOf, sha256 } from './tree.ts';
 
 const TEE = '"tee":{"batch":true,"challenge":"N0t-a-secret_0123456789"}';
-const BATCHED: RawParts = { ...WHOLE, request: WHOLE.request.replace('"tee":true', TEE) };
+export const BATCHED: RawParts = { ...WHOLE, request: WHOLE.request.replace('"tee":true', TEE) };
 const RAW = rawOf(BATCHED);
 
 interface Member {
@@ -30,7 +30,7 @@ interface Hashes {
 }
 
 /** A tree that has our answer at `index`, and others' beside it. */
-function treeOf(
+export function treeOf(
   tree_size: number,
   index: number,
   { leaf = leafOf, node = nodeOf, nonce = nonceOver }: Hashes = {},

@@ -42,11 +42,13 @@ function featuresOf(folder: string, vector: Vector): Feature[] {
   const { options } = vector;
   const { without, expected } = options;
   const text = JSON.stringify(inputOf(folder, vector));
+  // Within raw and within a text the quotes are escaped.
+  const ownMember = (name: string) => text.includes(vector.text === undefined ? `"${name}":` : `\\"${name}\\":`);
   const has: Readonly<Record<Feature, boolean>> = {
     evidence: vector.evidence !== undefined,
     text: vector.text !== undefined,
-    // Its own member; within raw and within a text the quotes are escaped.
-    batch: vector.text === undefined ? /"batch":/.test(text) : /\\"batch\\":/.test(text),
+    batch: ownMember('batch'),
+    compact: ownMember('bundle'),
     stream: /\\"stream\\":\{/.test(text) || expected?.transcript !== undefined,
     exchange: expected !== undefined,
     nras: options.nras_keys !== undefined,

@@ -33,6 +33,7 @@ nonce}\`). Paths, in members whose names end in \`_file\` or \`_files\`, start i
 | \`rim_root_file\` | PEM: the root that signers of reference values are trusted under, in place of NVIDIA's |
 | \`rim_files\` | reference values by the id under which a RIM service keeps them |
 | \`ocsp_files\` | revocation answers, DER in base64 |
+| \`bundle_files\` | what is served for a bundle (docs/attestation.md §9), by the SHA-256 that it is asked for under; the file may be another one |
 | \`nras_keys\` | a JSON Web Key Set, taken for that of NVIDIA's remote service |
 | \`expected\` | what the caller holds: \`endpoint\` (the path that was asked), \`request\`, \`response\`, \`transcript\` (texts), \`nonce\` (hex); and \`event\`: true where the caller says that the input is one event of a stream by itself |
 | \`without\` | checks that the caller does not want: \`reference_values\`, \`revocation\` |
@@ -51,10 +52,10 @@ on it are skipped); of one that passes \`skipped\`: the checks that do not apply
 |---|---|---|
 | \`valid\` | \`level\` | every check passes |
 | \`invalid\` | \`code\` | a check fails: the code of the first, in the order in which checks stand in the manifest |
-| \`incomplete\` | \`code\` | it is not valid, and every check that fails only lacked what it needs: \`revocation_unavailable\`, \`rim_unavailable\`, \`token_key_unavailable\` or \`collateral_unavailable\` |
+| \`incomplete\` | \`code\` | it is not valid, and every check that fails only lacked what it needs: \`bundle_unavailable\`, \`revocation_unavailable\`, \`rim_unavailable\`, \`token_key_unavailable\` or \`collateral_unavailable\` |
 
 \`parts\` has the SHA-256 of every file that cases name. \`features\` says what a case makes use of: \`evidence\` (bare), \`text\`,
-\`batch\`, \`stream\`, \`exchange\` (something of the caller's to compare with), \`nras\` (a token of NVIDIA's remote service), \`rim\`, \`ocsp\`,
+\`batch\`, \`compact\` (its members stand in a bundle), \`stream\`, \`exchange\` (something of the caller's to compare with), \`nras\` (a token of NVIDIA's remote service), \`rim\`, \`ocsp\`,
 \`policy\` (a caller's limit).
 
 ## Your verifier

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   type CheckName,
+  createBundles,
   createCollateral,
   type FailureCode,
   type Jwks,
@@ -33,6 +34,8 @@ export interface VectorOptions {
   readonly rim_files?: Readonly<Record<string, string>>;
   /** DER in base64. */
   readonly ocsp_files?: readonly string[];
+  /** Bundles by the SHA-256 that they are asked for under. */
+  readonly bundle_files?: Readonly<Record<string, string>>;
   readonly nras_keys?: Jwks;
   readonly expected?: {
     readonly endpoint?: string;
@@ -65,12 +68,18 @@ export function verifyOptions(folder: string, options: VectorOptions): VerifyOpt
   const { expected, without, nras_keys } = options;
   const rims = new Map(Object.entries(options.rim_files ?? {}).map(([id, file]) => [id, text(file)]));
   const ocsp = (options.ocsp_files ?? []).map((file) => new Uint8Array(Buffer.from(text(file), 'base64')));
+  const bundles = new Map(Object.entries(options.bundle_files ?? {}));
+  const load = async (sha256: string): Promise<string | null> => {
+    const file = bundles.get(sha256);
+    return file === undefined ? null : text(file);
+  };
   const { transcript, ...texts } = expected ?? {};
   return {
     at: new Date(options.at),
     ...(options.simulated_root_file === undefined ? {} : { simulatedRoot: text(options.simulated_root_file) }),
     ...(options.rim_root_file === undefined ? {} : { roots: { rim: text(options.rim_root_file) } }),
     collateral: createCollateral({ rims, ocsp }),
+    bundles: createBundles({ load }),
     ...(nras_keys === undefined ? {} : { nrasKeys: nras_keys }),
     expected: { ...texts, ...(transcript === undefined ? {} : { transcript: new TextEncoder().encode(transcript) }) },
     without: { referenceValues: without?.reference_values ?? false, revocation: without?.revocation ?? false },

@@ -23,6 +23,8 @@ describe('the manifest', () => {
   it('says incomplete of exactly the cases in which something could not be had', () => {
     const incomplete = manifest.cases.filter(({ expected }) => expected.verdict === 'incomplete');
     expect(incomplete.map(({ expected }) => 'code' in expected && expected.code).sort()).toEqual([
+      'bundle_unavailable',
+      'bundle_unavailable',
       'revocation_unavailable',
       'revocation_unavailable',
       'rim_unavailable',
@@ -34,6 +36,7 @@ describe('the manifest', () => {
     expect(new Set(manifest.cases.flatMap(({ features }) => features))).toEqual(new Set(FEATURES));
     const featuresOf = (name: string) => manifest.cases.find(({ file }) => file === `cases/${name}.json`)?.features;
     expect(featuresOf('raw_hash.pass.batch-of-7')).toEqual(['batch', 'rim', 'ocsp']);
+    expect(featuresOf('bundle.pass.response-text')).toEqual(['text', 'batch', 'compact', 'rim', 'ocsp']);
     expect(featuresOf('raw_members.pass.stream')).toEqual(['stream', 'rim', 'ocsp']);
     expect(featuresOf('report_nonce.pass.bare-evidence')).toEqual(['evidence', 'rim']);
     expect(featuresOf('form.fail.batch-member-twice')).toEqual(['text', 'batch', 'rim', 'ocsp']);

@@ -44,7 +44,7 @@ export const CPU_CHECKS = [
 export type CheckName = (typeof CHECKS)[number] | 'bundle' | (typeof CPU_CHECKS)[number];
 
 /** Every name, in the order in which checks are reported. */
-const ORDER: readonly CheckName[] = ['form', 'bundle', ...CHECKS.slice(1, -1), ...CPU_CHECKS, 'policy'];
+export const ORDER: readonly CheckName[] = ['form', 'bundle', ...CHECKS.slice(1, -1), ...CPU_CHECKS, 'policy'];
 
 /** The reasons why a check fails. A closed list: programs branch on it, and every code is documented in docs/errors.md. */
 export const FAILURE_CODES = [
