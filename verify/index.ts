@@ -8,7 +8,7 @@ export { appraiseAttestation, verifyAttestation } from './attestation.ts';
 export { isTranscript } from './binding/exchange.ts';
 export { attestationIn, type Kind, kindOf } from './binding/input.ts';
 // Bundles, which compact attestations name.
-export { type Bundles, type BundlesOptions, createBundles } from './common/bundles.ts';
+export { type Bundles, type BundlesOptions, createBundles, fetchBundle } from './common/bundles.ts';
 export {
   CHECKS,
   type Check,

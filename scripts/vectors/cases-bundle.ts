@@ -5,7 +5,8 @@ import type { FailureCode } from '../../verify/index.ts';
 import { BATCHED, treeOf } from './cases-batch.ts';
 import { nonceHex, OTHER, rawOf, WHOLE } from './exchange.ts';
 import { type Attestation, type ForgeOptions, forge } from './forge.ts';
-import { ALONE, type Case, fail, type Kit, type Made, pass, SELF_ASSERTED } from './kit.ts';
+import { ALONE, type Case, fail, type Kit, pass, SELF_ASSERTED } from './kit.ts';
+import type { VectorOptions } from './vector.ts';
 
 interface Compact {
   readonly attestation: Record<string, unknown>;
@@ -36,7 +37,7 @@ function served(
   name: string,
   { attestation, bundle }: Compact,
   of = attestation.bundle,
-): Made['options'] {
+): Partial<VectorOptions> {
   return { bundle_files: { [String(of)]: part(`parts/bundle-${name}.txt`, () => bundle) } };
 }
 

@@ -5,6 +5,8 @@ import {
   type OpenAICompatibleProvider,
   type OpenAICompatibleProviderSettings,
 } from '@ai-sdk/openai-compatible';
+import type { Attestation } from '../../proto/attestation/attestation.ts';
+import { LruMap } from '../common/lru.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 
 export interface CountersignSettings extends Omit<OpenAICompatibleProviderSettings, 'name' | 'metadataExtractor'> {
@@ -16,7 +18,7 @@ export interface CountersignSettings extends Omit<OpenAICompatibleProviderSettin
  * ```ts
  * const countersign = createCountersign({ baseURL, verify: { collateral: createCollateral({ fetch }) } });
  * const { text, providerMetadata } = await generateText({ model: countersign('m'), prompt: 'Hello' });
- * providerMetadata?.countersign?.attestation; // with streamText: (await result.providerMetadata)?.countersign
+ * providerMetadata?.countersign?.attestation; // the whole one; with streamText: (await result.providerMetadata)?.countersign
  * ```
  * A response that is not proven is thrown as an APICallError with the code of the failed check, without a retry. Where a stream is not
  * proven, text stream and promises throw an error at the end, whose `cause` is the UnprovenAnswerError.
@@ -26,34 +28,52 @@ export function createCountersign({
   fetch = globalThis.fetch,
   ...settings
 }: CountersignSettings): OpenAICompatibleProvider {
+  const whole = new LruMap<string, Attestation>(MAX_RESPONSES);
   return createOpenAICompatible({
     ...settings,
     name: 'countersign',
-    fetch: verifyingFetch({ fetch, ...verify }),
-    metadataExtractor: attestationExtractor,
+    fetch: verifyingFetch({
+      fetch,
+      ...verify,
+      onVerified(verified, request) {
+        whole.set(verified.attestation.raw, verified.attestation);
+        verify?.onVerified?.(verified, request);
+      },
+    }),
+    metadataExtractor: extractorOf(whole),
   });
 }
 
+/** Limit for responses whose metadata is never read, because the caller gave up. */
+const MAX_RESPONSES = 1000;
+
 type Metadata = Awaited<ReturnType<MetadataExtractor['extractMetadata']>>;
 
-/** Reads the attestation from responses of the verifying fetch, so it is verified. */
-const attestationExtractor: MetadataExtractor = {
-  extractMetadata: async ({ parsedBody }) => metadata(attestationOf(parsedBody)),
-  createStreamExtractor() {
-    let attestation: unknown;
-    return {
-      processChunk(chunk) {
-        attestation ??= attestationOf(chunk);
-      },
-      buildMetadata: () => metadata(attestation),
-    };
-  },
-};
-
-function attestationOf(body: unknown): unknown {
-  return typeof body === 'object' && body !== null && 'attestation' in body ? body.attestation : undefined;
+/**
+ * Finds the attestation in responses of the verifying fetch, so it is verified.
+ * @param whole by raw: a response may carry the compact form
+ */
+function extractorOf(whole: LruMap<string, Attestation>): MetadataExtractor {
+  const wholeOf = (raw: string | undefined) => {
+    const attestation = raw === undefined ? undefined : whole.get(raw);
+    if (raw !== undefined) whole.delete(raw);
+    return attestation === undefined ? undefined : ({ countersign: { attestation } } as unknown as Metadata);
+  };
+  return {
+    extractMetadata: async ({ parsedBody }) => wholeOf(rawIn(parsedBody)),
+    createStreamExtractor() {
+      let raw: string | undefined;
+      return {
+        processChunk(chunk) {
+          raw ??= rawIn(chunk);
+        },
+        buildMetadata: () => wholeOf(raw),
+      };
+    },
+  };
 }
 
-function metadata(attestation: unknown): Metadata {
-  return attestation === undefined ? undefined : ({ countersign: { attestation } } as Metadata);
+function rawIn(body: unknown): string | undefined {
+  const { attestation } = (body ?? {}) as { attestation?: Partial<Attestation> };
+  return attestation?.raw;
 }

@@ -117,6 +117,7 @@ const UNPROVEN_MESSAGES = {
 /** What the caller can do about a check that failed. */
 const CAUSES: Readonly<Partial<Record<FailureCode, string>>> = {
   simulated_root_refused: 'the GPU is simulated: pass its root (simulatedRoot)',
+  bundle_unavailable: 'the service does not have the bundle that its compact attestation names',
   raw_hash_mismatch: 'the request or the answer was changed after it was signed',
   request_mismatch: 'another request was signed than was sent',
   response_mismatch: 'another answer was signed than arrived',

@@ -5,6 +5,7 @@ import { isObject, withLastMember } from '../../proto/json.ts';
 import { streamFormOf } from '../../proto/stream/forms.ts';
 import { verifyAttestation } from '../attestation.ts';
 import { attestationIn } from '../binding/input.ts';
+import { type Bundles, createBundles, fetchBundle } from '../common/bundles.ts';
 import { toBase64Url } from '../common/bytes.ts';
 import { VerificationError } from '../common/checks.ts';
 import { type Names, namesBut } from '../common/known-options.ts';
@@ -39,6 +40,11 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   readonly unprovenPaths?: readonly string[];
   /** Whether each response needs a signature of its own. By default responses may share one, unless `policy.maxBatch` is 1. */
   readonly strict?: boolean;
+  /**
+   * Whether attestations are compact: each names a bundle, which is fetched once from the same service, by `fetch`, and kept. The attestation
+   * that `onVerified` gets is whole. Not by default.
+   */
+  readonly compact?: boolean;
 }
 
 const OPTIONS: Names<VerifyingFetchOptions> = {
@@ -49,6 +55,7 @@ const OPTIONS: Names<VerifyingFetchOptions> = {
   max_stream_bytes: true,
   unprovenPaths: true,
   strict: true,
+  compact: true,
 };
 /** Types of a body that may be JSON; fetch sets the last for a string whose sender names no type. */
 const JSON_TYPES = ['application/json', '', 'text/plain'];
@@ -57,6 +64,8 @@ const READ_ONLY = /\/(models(\/[^/]+)?|attestation)\/?$/;
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 /** The greatest age of a proof, and how far ahead of this clock it may be, unless the caller's policy says otherwise. */
 const FRESH = { maxAgeSeconds: 300, maxAheadSeconds: 60 };
+/** The services whose bundles are kept. */
+const MAX_SERVICES = 8;
 /** The proofs of an hour at 28 a second, or all fresh ones at 277 a second. */
 const MAX_SEEN = 100_000;
 
@@ -67,7 +76,8 @@ const MAX_SEEN = 100_000;
  * says how the response ended) is forwarded when it is proven; otherwise the stream errors with an {@link UnprovenAnswerError}. A client
  * reads events that are written anew from the hashed payloads. A proof is refused when it is below level `gpu` (`none` with
  * `simulatedRoot`), older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that cannot be proven are refused before
- * they are sent, unless `unprovenPaths` names their path; those for lists of models and attestations are passed through.
+ * they are sent, unless `unprovenPaths` names their path; those for lists of models and attestations are passed through. The bundle of a
+ * compact attestation is asked for once, where the request went; without it the response is refused (`bundle_unavailable`).
  *
  * ```ts
  * const client = new OpenAI({ baseURL: 'http://127.0.0.1:8080/v1', fetch: verifyingFetch({ onVerified: (v) => keep(v) }) });
@@ -86,6 +96,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     max_stream_bytes = MAX_STREAM_BYTES,
     unprovenPaths = [],
     strict = options.policy?.maxBatch === 1,
+    compact = false,
     ...verify
   } = options;
   const policy = {
@@ -96,6 +107,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     maxAheadSeconds: verify.policy?.maxAheadSeconds ?? FRESH.maxAheadSeconds,
   };
   const seen = new LruMap<string, true>(MAX_SEEN);
+  const services = new LruMap<string, Service>(MAX_SERVICES);
 
   /** @param answer the text of a whole response, or the bytes of a stream. @throws {UnprovenAnswerError} */
   async function prove(
@@ -103,8 +115,14 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     expected: Expected,
     request: Request,
     isInSession: IsInSession | null,
+    bundles: Bundles,
   ): Promise<void> {
-    const verified = await verifyAttestation(answer, { ...verify, policy, expected }).catch((cause) => {
+    const verified = await verifyAttestation(answer, {
+      ...verify,
+      bundles: verify.bundles ?? bundles,
+      policy,
+      expected,
+    }).catch((cause) => {
       throw cause instanceof VerificationError ? new UnprovenAnswerError(cause.code, { cause }) : cause;
     });
     // An event of a stream must not count as a whole response.
@@ -122,13 +140,15 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     if (request.method !== 'POST' || !JSON_TYPES.includes(mediaType(request)))
       throw new UnprovenAnswerError('endpoint_not_proven');
     const endpoint = endpointOf(pathname);
-    const { body, stream } = readRequest(await request.clone().text(), strict);
+    const { body, stream } = readRequest(await request.clone().text(), { strict, compact });
     const expected = { endpoint, request: body };
-    const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
+    const members = { ...membersOf(request), ...init };
+    const response = await send(request.url, { ...members, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
     const isInSession = await sessionOf(body);
-    const proven = (answer: string | Uint8Array) => prove(answer, expected, request, isInSession);
+    const bundles = bundlesOf(request, { ...members, headers: headersOf(request, true) });
+    const proven = (answer: string | Uint8Array) => prove(answer, expected, request, isInSession, bundles);
     const type = mediaType(response);
     const form = streamFormOf(endpoint);
     if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
@@ -143,6 +163,17 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
     await proven(text);
     return rebuilt(response, 'application/json', text);
+  }
+
+  /** Bundles are asked for as the last request to their service was: the same headers may be needed before it. */
+  function bundlesOf({ url }: Request, init: RequestInit): Bundles {
+    const base = baseOf(url);
+    const known = services.get(base);
+    if (known !== undefined) known.init = init;
+    const load = (sha256: string) => fetchBundle(base, sha256, { ...service.init, fetch: send });
+    const service: Service = known ?? { bundles: createBundles({ load }), init };
+    services.set(base, service);
+    return service.bundles;
   }
 
   function reported(error: unknown): unknown {
@@ -176,6 +207,18 @@ function endpointOf(pathname: string): string {
   return at < 0 ? `/v1${/(\/chat)?\/[^/]*\/?$/.exec(pathname)?.[0]}` : pathname.slice(at);
 }
 
+interface Service {
+  readonly bundles: Bundles;
+  init: RequestInit;
+}
+
+/** The URL that the paths of a service's API follow. */
+function baseOf(url: string): string {
+  const { origin, pathname } = new URL(url);
+  const at = pathname.lastIndexOf('/v1/');
+  return origin + (at < 0 ? pathname.replace(/(\/chat)?\/[^/]*\/?$/, '') : pathname.slice(0, at + 3));
+}
+
 function isPassedThrough(method: string, pathname: string, unprovenPaths: readonly string[]): boolean {
   if (method === 'HEAD' || method === 'OPTIONS') return true;
   if (method === 'GET' && READ_ONLY.test(pathname)) return true;
@@ -189,13 +232,19 @@ function membersOf({ redirect, credentials, cache, integrity, keepalive, referre
 }
 
 function sending(request: Request, body: string): RequestInit {
+  return { method: 'POST', headers: headersOf(request), body, signal: request.signal };
+}
+
+/** @param bodiless of a request without a body */
+function headersOf(request: Request, bodiless = false): Headers {
   const headers = new Headers(request.headers);
   headers.delete('content-length');
-  return { method: 'POST', headers, body, signal: request.signal };
+  if (bodiless) headers.delete('content-type');
+  return headers;
 }
 
 /** The request's body with `tee`, and whether it requests a stream. @throws {UnprovenAnswerError} when it is no JSON object. */
-function readRequest(body: string, strict: boolean): { body: string; stream: boolean } {
+function readRequest(body: string, form: ProofForm): { body: string; stream: boolean } {
   let value: unknown;
   try {
     value = JSON.parse(body);
@@ -204,13 +253,18 @@ function readRequest(body: string, strict: boolean): { body: string; stream: boo
   }
   if (!isObject(value)) throw new UnprovenAnswerError('request_not_provable');
   const { tee, stream } = value;
-  return { body: tee === undefined ? withLastMember(body, 'tee', freshTee(strict)) : body, stream: stream === true };
+  return { body: tee === undefined ? withLastMember(body, 'tee', freshTee(form)) : body, stream: stream === true };
+}
+
+interface ProofForm {
+  readonly strict: boolean;
+  readonly compact: boolean;
 }
 
 /** `challenge`: 32 random bytes in base64url. They are in no older proof. */
-function freshTee(strict: boolean): string {
+function freshTee({ strict, compact }: ProofForm): string {
   const challenge = toBase64Url(crypto.getRandomValues(new Uint8Array(32)));
-  return JSON.stringify(strict ? { challenge } : { batch: true, challenge });
+  return JSON.stringify({ ...(strict ? {} : { batch: true }), ...(compact ? { compact: true } : {}), challenge });
 }
 
 /** @throws {UnprovenAnswerError} for more than `max_bytes`, or invalid UTF-8. */

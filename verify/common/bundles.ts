@@ -1,6 +1,7 @@
 // Keeps bundles, which compact attestations name by their SHA-256 (docs/attestation.md §9): their exact texts, a bounded number of them.
 import { sha256Hex } from '../../proto/attestation/raw.ts';
 import { CheckFailure } from './checks.ts';
+import { readLimited } from './limited.ts';
 
 /** A bundle is one object as long as it is kept. */
 export interface Bundle {
@@ -24,6 +25,24 @@ const MAX_BUNDLES = 64;
 /** A bundle of 64 devices is shorter; one of a GPU has 24,000. */
 const MAX_BUNDLE_CHARACTERS = 2 * 1024 * 1024;
 const MAX_CHARACTERS = 16 * 1024 * 1024;
+const TIMEOUT_MS = 30_000;
+
+/**
+ * Asks a service for a bundle, once, for at most 30 s.
+ * @param baseUrl with `/v1`, as clients are given it.
+ * @returns its text, unchecked; null where the service does not have it.
+ */
+export async function fetchBundle(
+  baseUrl: string,
+  sha256: string,
+  { fetch = globalThis.fetch, ...init }: RequestInit & { readonly fetch?: typeof globalThis.fetch } = {},
+): Promise<string | null> {
+  const url = `${baseUrl.replace(/\/+$/, '')}/attestation/bundles/${sha256}`;
+  const response = await fetch(url, { ...init, method: 'GET', body: null, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  if (response.status !== 200) return null;
+  const bytes = await readLimited(response, MAX_BUNDLE_CHARACTERS);
+  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+}
 
 export function createBundles({ load }: BundlesOptions = {}): Bundles {
   const kept = new Map<string, Bundle>();
