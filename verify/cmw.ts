@@ -38,7 +38,7 @@ const jsonRecord = (value: unknown, indicator: number) => record(JSON_TYPE, utf8
  * Exports the evidence of an attestation or of a session, with its endorsements. Prompts, completions and the token are left out; the nonce
  * represents the response.
  * @param input as `verifyAttestation` takes it, or a session's JSON.
- * @throws {CheckFailure} not_json, not_an_attestation, too_large, stream_malformed, evidence_missing, evidence_malformed, cpu_missing,
+ * @throws {CheckFailure} not_json, not_an_attestation, too_large, bundle_unavailable (it is compact), stream_malformed, evidence_missing, evidence_malformed, cpu_missing,
  * cpu_malformed, cpu_unsupported
  */
 export async function exportCmw(input: unknown, limits?: Limits): Promise<CmwCollection> {
@@ -107,7 +107,10 @@ async function read(input: unknown, limits?: Limits): Promise<Exported> {
     return { kind: 'session', nonce: null, cpu: whole(session, value), gpu };
   }
   const text = input instanceof Uint8Array ? attestationOf(input, limits) : input;
-  const { nonce, cpu, evidence = [] } = readInput(text, limits).attestation;
+  const { attestation, bundle } = readInput(text, limits);
+  if (bundle !== null)
+    throw new CheckFailure('bundle_unavailable', 'it is compact: countersign expand FILE makes it whole');
+  const { nonce, cpu, evidence = [] } = attestation;
   if (cpu === undefined) return { kind: 'answer', nonce, cpu: null, gpu: evidence };
   return { kind: 'answer', nonce, cpu: whole(cpu, (await readAnswerCpu(cpu, null)).value), gpu: evidence };
 }

@@ -12,7 +12,7 @@ import { noDuplicates, readSessionEvidence as readDevices } from './input.ts';
 /** A bundle's members. They are the same objects at each use, so that what is computed of them is computed once. */
 type Contents = Pick<Attestation, 'cpu' | 'evidence'> & { readonly token?: string };
 
-const MEMBERS = ['token', 'evidence', 'cpu'];
+export const BUNDLE_MEMBERS: readonly string[] = ['token', 'evidence', 'cpu'];
 
 const malformed = (message: string, cause?: unknown) => new CheckFailure('bundle_malformed', message, { cause });
 
@@ -24,7 +24,7 @@ function readBundle(text: string, limits: Limits = {}): Contents {
     const value = parseBounded(text, limits);
     if (!isObject(value)) throw malformed('it is not a JSON object');
     noDuplicates(text);
-    const other = Object.keys(value).find((name) => !MEMBERS.includes(name));
+    const other = Object.keys(value).find((name) => !BUNDLE_MEMBERS.includes(name));
     if (other !== undefined) throw malformed('it has another member than token, evidence and cpu');
     return readMembers(value);
   } catch (cause) {

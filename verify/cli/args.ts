@@ -10,7 +10,7 @@ import { UsageError } from './input.ts';
 import { COMMANDS, type Command, DEMANDS, OF_SERVICE } from './table.ts';
 
 export interface Arguments {
-  readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'replay' | 'proxy';
+  readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'expand' | 'replay' | 'proxy';
   /** The names of the options on the command line. */
   readonly given: readonly string[];
   /** Empty for `proxy`, which has none. */
@@ -32,6 +32,8 @@ export interface Arguments {
   readonly withoutReferenceValues: boolean;
   readonly withoutRevocation: boolean;
   readonly session: string | null;
+  /** Files and folders of bundles. */
+  readonly bundles: readonly string[];
   /** In hex. */
   readonly challenge: string | null;
   /** Of `evidence`, in hex. */
@@ -52,6 +54,8 @@ export interface Arguments {
   readonly verbose: boolean;
   /** Of `collateral`. */
   readonly into: string | null;
+  /** Of `expand`. */
+  readonly url: string | null;
   /** Of `replay`. */
   readonly baseUrl: string | null;
   readonly times: number;
@@ -132,6 +136,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     withoutReferenceValues: flag('without-reference-values'),
     withoutRevocation: flag('without-revocation'),
     session: text('session'),
+    bundles: texts('bundle'),
     challenge: read('challenge', (value) => digest('--challenge', value)),
     nonce: read('nonce', (value) => digest('--nonce', value)),
     requireLevel: read('require-level', (value) => oneOf('--require-level', value, LEVELS)),
@@ -146,6 +151,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     quiet: flag('quiet'),
     verbose: flag('verbose'),
     into: text('into'),
+    url: read('url', (value) => url('--url', value)),
     baseUrl: read('base-url', (value) => url('--base-url', value)),
     times: read('times', times) ?? 1,
     apiKeyFile: text('api-key-file'),

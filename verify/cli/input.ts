@@ -1,5 +1,5 @@
 // Reads the files that the command line names.
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { concat } from '../common/bytes.ts';
 import { isTranscript } from '../index.ts';
 import { SAVE } from './words.ts';
@@ -19,6 +19,10 @@ export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
 const PART_BYTES = 1024 * 1024;
 /** Every file that can be read can be checked: a gateway attests more than the library accepts by default. */
 export const INPUT_LIMITS = { maxCharacters: MAX_INPUT_BYTES };
+
+/** A folder of files, or a file of lines. */
+export const isMany = (path: string): boolean =>
+  path.endsWith('.jsonl') || statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
 /** The error for a path that the file system refuses. */
 export function unusable(path: string, error: unknown): UsageError {
@@ -75,8 +79,8 @@ export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
   return isTranscript(text) ? bytes : text;
 }
 
-/** Rejects invalid UTF-8: a lossy decoding could equal another file's text. */
-function decode(bytes: Uint8Array, file: string): string {
+/** @throws {UsageError} Rejects invalid UTF-8: a lossy decoding could equal another file's text. */
+export function decode(bytes: Uint8Array, file: string): string {
   if (isUtf16(bytes)) throw new UsageError(`${file}: a text in UTF-16, not in UTF-8`, UTF_8);
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);

@@ -2,6 +2,7 @@
 // file: a stranger's file of another kind is refused.
 import { isObject } from '../../proto/json.ts';
 import { isFinalResponse } from '../../proto/stream/events.ts';
+import { BUNDLE_MEMBERS } from '../binding/bundle.ts';
 import type { FailureCode } from '../common/checks.ts';
 import { CheckFailure } from '../common/checks.ts';
 import { parseBounded, unquoted } from '../common/limited.ts';
@@ -11,7 +12,7 @@ import { INPUT_LIMITS, UsageError } from './input.ts';
 import { SAVE } from './words.ts';
 
 /** `unknown`: no kind, or a text over the limits. The command's own reader reports what is wrong with it. */
-export type FileKind = Exclude<Kind, 'attestation'> | keyof typeof ANSWERS | 'unknown';
+export type FileKind = Exclude<Kind, 'attestation'> | keyof typeof ANSWERS | 'bundle' | 'unknown';
 
 interface Row {
   readonly words: string;
@@ -28,7 +29,7 @@ const ANSWERS = {
   stream: { words: 'a stream', command: 'verify', unfit: ['event'] },
 } as const satisfies Readonly<Record<string, Row>>;
 
-const KINDS: Readonly<Record<Exclude<FileKind, 'unknown'>, Row>> = {
+const KINDS: Readonly<Record<Exclude<FileKind, 'bundle' | 'unknown'>, Row>> = {
   ...ANSWERS,
   evidence: { words: 'evidence of devices', command: 'evidence', unfit: [] },
   cpu: { words: "a processor's evidence", command: 'cpu', unfit: [] },
@@ -48,6 +49,7 @@ const OF_PROCESSORS = ['session', 'challenge', 'product', 'tcb', 'chip', 'demand
 const ALSO: Readonly<Partial<Record<Arguments['command'], readonly Arguments['command'][]>>> = {
   collateral: ['verify', 'evidence', 'session'],
   export: ['verify', 'session'],
+  expand: ['verify'],
   replay: ['verify'],
 };
 
@@ -56,6 +58,8 @@ export const isAnswer = (kind: FileKind): kind is keyof typeof ANSWERS => kind i
 /** @throws {UsageError} naming the command that checks such a file, or the option that it cannot answer. */
 export function refuseMisfit({ command, given }: Arguments, kind: FileKind): void {
   if (kind === 'unknown') return;
+  if (kind === 'bundle')
+    throw new UsageError(`${command} does not take a bundle: name it beside its attestation, with --bundle FILE`);
   const row = KINDS[kind];
   if (!(ALSO[command] ?? [command]).includes(row.command))
     throw new UsageError(`${command} does not take ${row.words}: countersign ${row.command} FILE checks it`);
@@ -77,7 +81,7 @@ function refuseOptions(given: readonly string[], { words, unfit }: Pick<Row, 'wo
 /** The last line for what passes: only an answer is valid. @param level null: of a processor's evidence, which has none. */
 export function passedWords(kind: FileKind, level: string | null, simulated = false): string {
   if (isAnswer(kind)) return `VALID (level: ${level})`;
-  const what = kind === 'unknown' ? 'a file' : KINDS[kind].words;
+  const what = kind === 'unknown' || kind === 'bundle' ? 'a file' : KINDS[kind].words;
   const how = level === null ? (simulated ? ' (simulated)' : '') : ` (level: ${level})`;
   return `PASSED: ${what}, about no answer${how}`;
 }
@@ -91,10 +95,14 @@ export function fileKindOf(input: string | Uint8Array): FileKind {
 
 function answerKindOf(value: unknown): FileKind {
   if (!isObject(value)) return 'unknown';
+  if (isBundle(value)) return 'bundle';
   if (isFinalResponse(value.type) && isObject(value.response)) return 'event';
   if (!('attestation' in value)) return 'raw' in value ? 'attestation' : 'unknown';
   return value.type === 'message_delta' || isChunk(value) ? 'event' : 'answer';
 }
+
+const isBundle = (value: object): boolean =>
+  ('token' in value || 'cpu' in value) && Object.keys(value).every((name) => BUNDLE_MEMBERS.includes(name));
 
 /** A text completion looks the same whole and as a chunk: the caller knows which of them it is. */
 function isChunk({ object, choices }: Readonly<Record<string, unknown>>): boolean {

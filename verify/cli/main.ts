@@ -3,31 +3,16 @@
 import { exportCmw } from '../cmw.ts';
 import { unquoted } from '../common/limited.ts';
 import { VERSION } from '../common/version.ts';
-import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu.ts';
-import {
-  appraiseAttestation,
-  appraiseEvidence,
-  CheckFailure,
-  fetchNrasKeys,
-  type Level,
-  UnsupportedSystemError,
-  type VerificationReport,
-  type VerifyOptions,
-} from '../index.ts';
-import { parsePem } from '../x509/certificate.ts';
+import { appraiseCpu, type CpuReport } from '../cpu.ts';
+import { CheckFailure, UnsupportedSystemError, type VerificationReport } from '../index.ts';
 import { type Arguments, helpOf, type Request, readArguments } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
+import { expand } from './expand.ts';
 import { completion } from './help.ts';
-import { INPUT_LIMITS, readInput, readText, UsageError } from './input.ts';
-import {
-  demandsProcessor,
-  type FileKind,
-  fileKindOf,
-  isAnswer,
-  refuseMisfit,
-  refuseOtherProcessor,
-  strangerIn,
-} from './kinds.ts';
+import { INPUT_LIMITS, isMany, readInput, readText, UsageError } from './input.ts';
+import { type FileKind, fileKindOf, isAnswer, refuseMisfit, refuseOtherProcessor, strangerIn } from './kinds.ts';
+import { verifyFiles } from './many.ts';
+import { appraise, cpuOptions, optionsOf, readRoot, sessionOption, statusOf } from './options.ts';
 import { replay } from './replay.ts';
 import { type Printing, plain, printCpuReport, printReport } from './report.ts';
 
@@ -58,9 +43,11 @@ async function run(argv: readonly string[]): Promise<number> {
   if ('shell' in args || 'print' in args) return printRequested(args);
   if (args.command === 'proxy') return serve(args);
   refuseOldClock(args.at);
+  if (args.command === 'verify' && isMany(args.file)) return verifyFiles(args);
   const input = readInput(args.file);
   const kind = fileKindOf(input);
   refuseMisfit(args, kind);
+  if (args.command === 'expand') return expand(input, args);
   if (args.command === 'export') return exportEvidence(input);
   if (args.command === 'collateral') return fetchCollateral(args, kind, input);
   if (args.command === 'cpu') return verifyCpu(args, input);
@@ -106,10 +93,6 @@ function printingOf(args: Arguments, input: string | Uint8Array, { checks }: Ver
   return { verbose: args.verbose, coloured, at: args.at ?? now, circumstances, stranger };
 }
 
-function statusOf({ valid, incomplete }: VerificationReport | CpuReport): number {
-  return valid ? 0 : incomplete ? 3 : 1;
-}
-
 /** @throws {UsageError} */
 function apiKeyOf({ apiKeyFile }: Arguments): string | null {
   return apiKeyFile === null ? (env.OPENAI_API_KEY ?? null) : readText(apiKeyFile).trim();
@@ -129,18 +112,6 @@ async function exportEvidence(input: string | Uint8Array): Promise<number> {
     console.error(`countersign: ${error.code}: ${plain(error.message)}`);
     return 1;
   }
-}
-
-/** The session that the caller holds. The policy judges the attestation, which alone says how old it is. @throws {UsageError} */
-async function sessionOption(args: Arguments, options: VerifyOptions): Promise<Pick<VerifyOptions, 'session'>> {
-  if (args.session === null) return {};
-  const { session, checks } = await appraiseSession(unquoted(readText(args.session), INPUT_LIMITS), {
-    ...options,
-    policy: {},
-  });
-  if (session !== null) return { session };
-  const failed = checks.find(({ status }) => status === 'fail');
-  throw new UsageError(`--session ${args.session}: it does not verify: ${failed?.code}: ${failed?.detail}`);
 }
 
 /** A processor's evidence alone: everything that it needs is in it, so nothing is fetched. */
@@ -174,93 +145,4 @@ async function fetchCollateral(args: Arguments, kind: FileKind, input: string | 
   print(args, report, () => printReport(report, kind, printingOf(args, input, report)));
   console.error(`${kept.length} files in ${plain(args.into ?? '.')}`);
   return statusOf(report);
-}
-
-async function appraise(
-  args: Arguments,
-  kind: FileKind,
-  input: string | Uint8Array,
-  options: VerifyOptions,
-): Promise<VerificationReport> {
-  // The caller's command decides, and not the file; only `collateral` takes several kinds.
-  const about = args.command === 'collateral' ? kind : args.command;
-  if (about === 'session')
-    return appraiseSession(typeof input === 'string' ? unquoted(input, INPUT_LIMITS) : input, options);
-  if (about === 'evidence') return appraiseEvidence(input, options);
-  const expected = {
-    ...options.expected,
-    ...(args.request === null ? {} : { request: readText(args.request) }),
-    ...(args.response === null ? {} : { response: readText(args.response) }),
-    ...(args.endpoint === null ? {} : { endpoint: args.endpoint }),
-    event: args.event,
-  };
-  return appraiseAttestation(input, { ...options, expected });
-}
-
-function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
-  return {
-    ...(args.at === null ? {} : { at: args.at }),
-    ...(args.allowSimulated === null ? {} : { simulatedRoot: readRoot(args.allowSimulated) }),
-    policy: {
-      ...(args.maxAgeSeconds === null ? {} : { maxAgeSeconds: args.maxAgeSeconds }),
-      ...(args.maxBatch === null ? {} : { maxBatch: args.maxBatch }),
-      ...(args.devices.length === 0 ? {} : { devices: args.devices }),
-      minLevel: leastLevel(args),
-      requiredChecks: demandsProcessor(args) ? ['cpu_form'] : [],
-    },
-    cpu: cpuOptions(args),
-    expected: {
-      ...(args.challenge === null ? {} : { challenge: args.challenge }),
-      ...(args.nonce === null ? {} : { nonce: args.nonce }),
-    },
-    limits: INPUT_LIMITS,
-    without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
-    // NVIDIA's keys for its remote service's tokens come over the network too.
-    ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch: notify }) }),
-  };
-}
-
-/** The least level that is accepted. Evidence and sessions are about no answer: any level of them passes. */
-function leastLevel(args: Arguments): Level {
-  const { command, requireLevel, allowSimulated, reference, products, tcb, chips, demands } = args;
-  if (requireLevel !== null) return requireLevel;
-  if (command === 'evidence' || command === 'session' || allowSimulated !== null) return 'none';
-  if (reference !== null) return 'measured';
-  return [products, tcb, chips, demands].some((list) => list.length > 0) ? 'gpu+cpu' : 'gpu';
-}
-
-function cpuOptions(args: Arguments) {
-  return {
-    policy: {
-      ...(args.products.length === 0 ? {} : { products: args.products }),
-      ...(args.tcb.length === 0 ? {} : { tcb: args.tcb }),
-      ...(args.chips.length === 0 ? {} : { chips: args.chips }),
-      requireAliasCheck: args.demands.includes('alias_check'),
-      requireCiphertextHiding: args.demands.includes('ciphertext_hiding'),
-      requireSmtOff: args.demands.includes('smt_off'),
-    },
-    ...(args.reference === null ? {} : { reference: readReferences(args.reference) }),
-  };
-}
-
-/** @throws {UsageError} */
-function readReferences(file: string): CpuReference {
-  const text = readText(file);
-  try {
-    return readReference(text);
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    throw new UsageError(`--reference ${file}: ${error.message}`);
-  }
-}
-
-/** @throws {UsageError} */
-function readRoot(file: string): string {
-  const text = readText(file);
-  try {
-    parsePem(text);
-  } catch {
-    throw new UsageError(`--allow-simulated ${file}: not a PEM certificate`);
-  }
-  return text;
 }

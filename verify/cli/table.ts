@@ -84,6 +84,12 @@ const SESSION: readonly Option[] = [
     text: 'the session of an attestation that names it and does not carry it (x-tee-session)',
   },
 ];
+const BUNDLE: Option = {
+  name: 'bundle',
+  value: 'FILE',
+  multiple: true,
+  text: 'a bundle that a compact attestation names, or a folder of some (HASH.json); may be repeated',
+};
 const DEVICE: Option = {
   name: 'device',
   value: 'HEX',
@@ -143,12 +149,13 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'verify',
     operands: 'FILE',
-    text: 'check an answer: a saved answer or stream, or its attestation',
-    options: [...EXCHANGE, ...GPU, ...SESSION, CHALLENGE, DEVICE, ...POLICY, ...PROCESSOR, ...OUTPUT],
+    text: 'check an answer: a saved answer or stream, or its attestation; or all of a folder or of a file of lines (.jsonl)',
+    options: [...EXCHANGE, ...GPU, BUNDLE, ...SESSION, CHALLENGE, DEVICE, ...POLICY, ...PROCESSOR, ...OUTPUT],
     examples: [
       'countersign verify answer.json',
       'countersign verify answer.json --request request.json --max-age 300',
       'countersign verify answer.json --allow-simulated run/simulated-root/root.pem',
+      'countersign verify answers/2026-11 --bundle bundles',
       'curl -sN … | countersign verify - --request request.json --quiet && echo proven',
     ],
   },
@@ -179,6 +186,7 @@ export const COMMANDS: readonly Command[] = [
     text: 'fetch and keep what the check of FILE needs, for use with --offline --collateral DIR',
     options: [
       { name: 'into', value: 'DIR', text: 'the folder that is filled; made where it does not exist' },
+      BUNDLE,
       ROOT,
       ...SERVICES,
       AT,
@@ -199,6 +207,19 @@ export const COMMANDS: readonly Command[] = [
     examples: ['countersign export answer.json --cmw'],
   },
   {
+    name: 'expand',
+    operands: 'FILE',
+    text: 'print FILE with its compact attestation made whole, so that it stands for itself; its signatures are not verified',
+    options: [
+      BUNDLE,
+      { name: 'url', value: 'URL', text: 'ask this service for the bundle, such as http://127.0.0.1:8080/v1' },
+    ],
+    examples: [
+      'countersign expand answer.json --bundle bundle.json > whole.json',
+      'countersign expand answer.json --url http://127.0.0.1:8080/v1 > whole.json',
+    ],
+  },
+  {
     name: 'replay',
     operands: 'FILE',
     text: 'ask the signed request again, byte for byte, verify the new proof and compare the two responses',
@@ -207,6 +228,7 @@ export const COMMANDS: readonly Command[] = [
       { name: 'times', value: 'N', text: 'how often; 1 without it, 100 at most' },
       { name: 'api-key-file', value: 'FILE', text: 'a file that holds the API key; OPENAI_API_KEY without it' },
       ...GPU,
+      BUNDLE,
       JSON_OUTPUT,
     ],
     examples: ['countersign replay answer.json --base-url http://127.0.0.1:8080/v1 --times 5'],
@@ -283,8 +305,11 @@ export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
 ];
 
 export const EXIT_STATUS: readonly (readonly [status: number, text: string])[] = [
-  [0, 'valid; passed; exported; every replay proven and identical; the proxy was told to end'],
-  [1, 'invalid, or a replay that differs; a session that the proxy does not seal to'],
+  [
+    0,
+    'valid, of several all; passed; exported; expanded; every replay proven and identical; the proxy was told to end',
+  ],
+  [1, 'invalid, of several any; or a replay that differs; a session that the proxy does not seal to'],
   [2, 'usage: the command line, a file that cannot be read, a service that cannot be reached'],
-  [3, 'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral)'],
+  [3, 'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral, no bundle)'],
 ];
