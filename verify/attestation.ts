@@ -69,6 +69,30 @@ export async function appraiseAttestation(input: unknown, options: VerifyOptions
   return (await runChecks(input, readOptions(options))).report;
 }
 
+/** One of many inputs, by its place among them. */
+export interface Appraised {
+  readonly index: number;
+  readonly report: VerificationReport;
+}
+
+/**
+ * Appraises one input after the other, in their order, and takes the next when the caller asks for it: memory does not grow with their
+ * number. Collateral, bundles and what was computed of them are shared.
+ *
+ * ```ts
+ * const options = { collateral: createCollateral({ fetch }), bundles: createBundles({ load }) };
+ * for await (const { index, report } of verifyMany(attestations, options)) if (!report.valid) console.log(index, report.checks);
+ * ```
+ * @throws {TypeError} as `verifyAttestation`
+ */
+export async function* verifyMany(
+  inputs: Iterable<unknown> | AsyncIterable<unknown>,
+  options: VerifyOptions = {},
+): AsyncGenerator<Appraised, void, undefined> {
+  let index = 0;
+  for await (const input of inputs) yield { index: index++, report: await appraiseAttestation(input, options) };
+}
+
 interface Run {
   readonly report: VerificationReport;
   readonly raw: RawParts | null;

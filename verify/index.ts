@@ -3,7 +3,7 @@
 
 // Verifies an attestation, or bare evidence, and reports every check.
 export type { Attestation, Evidence } from '../proto/attestation/attestation.ts';
-export { appraiseAttestation, verifyAttestation } from './attestation.ts';
+export { type Appraised, appraiseAttestation, verifyAttestation, verifyMany } from './attestation.ts';
 // For code that accepts a saved stream or JSON, and looks for an attestation in it.
 export { isTranscript } from './binding/exchange.ts';
 export { attestationIn, type Kind, kindOf } from './binding/input.ts';
