@@ -102,7 +102,7 @@ export async function getModels(init: RequestInit = {}): Promise<readonly Model[
 
 /** The exact text that goes out: it is what the GPU's signature must be about. */
 export function chatRequest(model: string, messages: readonly Message[]): string {
-  return JSON.stringify({ model, messages, stream: true, tee: true });
+  return JSON.stringify({ model, messages, stream: true, tee: { compact: true } });
 }
 
 /** `body`: from `chatRequest`. The answer is a stream. @throws {GatewayError} @throws {DOMException} when `signal` was aborted. */

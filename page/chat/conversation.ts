@@ -2,6 +2,7 @@
 import { announce, el, hidden } from '../base/dom.ts';
 import { chat, chatRequest, GatewayError, type Message } from '../base/gateway.ts';
 import { type Answer, readAnswer } from '../base/stream.ts';
+import { wholeOf } from '../proof/bundles.ts';
 import { createProof, type Proof } from '../proof/proof.ts';
 import type { Subject } from '../proof/subject.ts';
 import type { Bubbles } from '../proof/tamper.ts';
@@ -65,7 +66,7 @@ export function createConversation(
       performance.mark('answer');
       announce(`The answer: ${answer.text().slice(0, 2000)}`);
       progress.end();
-      const proof = proofOf(received, body, { question, answer: answer.words });
+      const proof = await proofOf(received, body, { question, answer: answer.words });
       messages.push({ role: 'user', content: text }, { role: 'assistant', content: answer.text() });
       newest = proof;
       article.append(el('div', { class: 'answer-end' }, proof.element, answerActions(answer, again)));
@@ -95,10 +96,10 @@ export function createConversation(
 }
 
 /** @throws {GatewayError} where an error came in the place of the proof, or none came. */
-function proofOf({ transcript, carrier, error }: Answer, request: string, bubbles: Bubbles): Proof {
+async function proofOf({ transcript, carrier, error }: Answer, request: string, bubbles: Bubbles): Promise<Proof> {
   if (error !== null) throw new GatewayError(0, error.code, error.message);
   if (carrier === null) throw new GatewayError(0, 'no_attestation', 'The answer ended without an attestation.');
   const name = `countersign-${new Date().toISOString().slice(0, 19).replace(/\W/g, '')}`;
   const subject: Subject = { kind: 'attestation', text: carrier, transcript, request, asked: true, name };
-  return createProof(subject, bubbles, { open: false });
+  return createProof(await wholeOf(subject), bubbles, { open: false });
 }

@@ -1,5 +1,6 @@
 // The view that checks what was kept: a file, a text or an address is read and checked in this page, and sent nowhere.
 import { byId, el } from '../base/dom.ts';
+import { keepBundle, wholeOf } from '../proof/bundles.ts';
 import { isLink, proofIn } from '../proof/link.ts';
 import { createProof } from '../proof/proof.ts';
 import { attestationIn, MAX_INPUT_BYTES, mayBeProof, readStored, textOf } from '../proof/subject.ts';
@@ -18,6 +19,10 @@ const OPTIONAL = 'The request is optional: add it before the file.';
 const SEVERAL: Refusal = {
   is: 'is more than one proof',
   next: 'Choose one file with a proof and, if you have it, the request.',
+};
+const BUNDLE: Refusal = {
+  is: 'is a bundle, which this page keeps until it is closed',
+  next: 'Choose the proof that names it now.',
 };
 const NOTHING_PASTED: Refusal = { is: 'is empty', next: 'Paste the text of a proof first, or choose its file.' };
 const BAD_LINK: Readonly<Record<'damaged' | 'too_large', Refusal>> = {
@@ -46,7 +51,8 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
   }
   async function check(bytes: Bytes, name: string, label: string, sent: Read | null): Promise<void> {
     const isNewest = begin();
-    const subject = readStored(bytes, name, sent === null ? null : textOf(sent.bytes));
+    const subject = await wholeOf(readStored(bytes, name, sent === null ? null : textOf(sent.bytes)));
+    if (!isNewest()) return;
     const heading = sent === null ? label : `${label}, with ${sent.name}`;
     const attestation = attestationIn(subject);
     const signed = attestation === null ? null : signedConversation(attestation.raw);
@@ -69,14 +75,16 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
   }
   async function checkFiles(files: readonly File[]): Promise<void> {
     const isNewest = begin();
-    const read = await Promise.all([...files, ...(sent.files ?? [])].slice(0, 3).map(bytesOf));
+    const read = await Promise.all([...files, ...(sent.files ?? [])].slice(0, 4).map(bytesOf));
     forget();
     if (!isNewest()) return;
     const refused = read.find((one) => 'is' in one);
     if (refused !== undefined && 'is' in refused) return refuse(refused.name, refused);
-    const contents = read.filter((one) => 'bytes' in one);
+    const contents: Read[] = [];
+    for (const one of read) if ('bytes' in one && !(await keepBundle(one.bytes))) contents.push(one);
+    if (!isNewest()) return;
     const [proof] = [...contents.filter(({ bytes }) => mayBeProof(bytes)), ...contents];
-    if (proof === undefined) return;
+    if (proof === undefined) return refuse(read[0]?.name ?? 'This', BUNDLE);
     const others = contents.filter((one) => one !== proof);
     if (others.length > 1) return refuse('This', SEVERAL);
     await check(proof.bytes, proof.name.replace(/\.\w+$/, ''), proof.name, others[0] ?? null);

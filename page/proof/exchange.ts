@@ -100,13 +100,17 @@ function shortened(text: string): string {
 }
 
 /** The attestation as it travelled: in the stream's finish chunk, or in a whole response. */
-function carrierView({ text, transcript }: Subject, { raw, nonce, token, evidence = [] }: Attestation): HTMLElement {
+function carrierView(
+  { text, transcript, expanded }: Subject,
+  { raw, nonce, token, evidence = [] }: Attestation,
+): HTMLElement {
   const where =
     transcript !== null
       ? 'the chunk that ends the stream'
       : text.includes('"attestation"')
         ? 'the response'
         : 'a text of its own';
+  const title = expanded === true ? 'The attestation, with what its bundle holds' : 'The attestation as it came';
   const sizes: [string, string][] = [
     ['raw', `${raw.length.toLocaleString('en')} characters: the text above`],
     ['nonce', nonce],
@@ -119,13 +123,13 @@ function carrierView({ text, transcript }: Subject, { raw, nonce, token, evidenc
   return el(
     'details',
     { class: 'fold inner' },
-    el('summary', {}, `The attestation as it came, in ${where}`),
+    el('summary', {}, `${title}, in ${where}`),
     el(
       'dl',
       { class: 'members' },
       ...sizes.flatMap(([name, value]) => [el('dt', {}, el('code', {}, name)), el('dd', {}, value)]),
     ),
-    el('pre', { tabindex: 0, 'aria-label': 'The attestation as it came' }, shortened(text)),
+    el('pre', { tabindex: 0, 'aria-label': title }, shortened(text)),
   );
 }
 

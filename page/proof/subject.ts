@@ -7,7 +7,7 @@ import { carrierOf } from '../base/stream.ts';
 
 export interface Subject {
   readonly kind: Kind;
-  /** For the verifier, as it came: an attestation, a response or chunk that carries one, evidence, a session. Empty: the stream itself. */
+  /** For the verifier, as it came or made whole: an attestation, a response or chunk that carries one, evidence, a session. Empty: the stream itself. */
   readonly text: string;
   /** The bytes of the stream, where there was one. */
   readonly transcript: Uint8Array<ArrayBuffer> | null;
@@ -17,6 +17,8 @@ export interface Subject {
   readonly asked: boolean;
   /** For file names. */
   readonly name: string;
+  /** Whether its attestation came compact, and has its bundle's members now. */
+  readonly expanded?: boolean;
 }
 
 export const MAX_INPUT_BYTES = 64 * 1024 * 1024;

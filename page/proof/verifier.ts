@@ -9,6 +9,7 @@ import {
   type VerifyOptions,
 } from '../../verify/index.ts';
 import { ask, type Service } from '../base/gateway.ts';
+import { bundles } from './bundles.ts';
 import type { Subject } from './subject.ts';
 
 export interface Settings {
@@ -52,6 +53,7 @@ export async function verify(
 function optionsFor(subject: Subject, { service, simulatedRoots, collateral: asked }: Settings): VerifyOptions {
   return {
     collateral,
+    bundles,
     without: { referenceValues: !asked, revocation: !asked },
     simulatedRoot: simulatedRoots === '' ? undefined : simulatedRoots,
     countersignKeys: service?.token_keys ?? undefined,

@@ -178,7 +178,8 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await unfold(page);
     await page.click('.more > summary');
     await page.click('.exchange > summary');
-    const request = '{"model":"scripted","messages":[{"role":"user","content":"Hello"}],"stream":true,"tee":true}';
+    const request =
+      '{"model":"scripted","messages":[{"role":"user","content":"Hello"}],"stream":true,"tee":{"compact":true}}';
     expect(await page.textContent('.pane.request pre')).toBe(request);
     expect(JSON.parse((await page.textContent('.pane.response pre')) ?? '').choices[0].message.content).toBe(
       'Lanterns drift home.',
