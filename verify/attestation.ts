@@ -1,11 +1,12 @@
 // Verifies an attestation: the ordered list of checks, top to bottom.
 import type { Attestation } from '../proto/attestation/attestation.ts';
-import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/attestation/raw.ts';
+import { CHAT_ENDPOINT, type RawParts, splitRaw } from '../proto/attestation/raw.ts';
 import { duplicateMember, JsonTextError } from '../proto/json.ts';
 import { checkBatch } from './binding/batch.ts';
 import { checkBundle } from './binding/bundle.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';
+import { digest, toHex, utf8 } from './common/bytes.ts';
 import {
   CheckFailure,
   CheckList,
@@ -207,7 +208,7 @@ async function checkHash({ raw, nonce, batch: member }: Attestation, expected: s
       'raw_hash_mismatch',
       'raw has a lone surrogate, so it is no text that could have been hashed',
     );
-  const rawHash = await sha256Hex(raw);
+  const rawHash = toHex(await digest('SHA-256', utf8(raw)));
   const batch = member === undefined ? null : await checkBatch(member, rawHash, nonce);
   if (batch === null && rawHash !== nonce)
     throw new CheckFailure('raw_hash_mismatch', 'nonce is not the SHA-256 of raw');
@@ -232,8 +233,19 @@ function checkMembers({ raw }: Attestation) {
   }
 }
 
-function checkShape({ token }: Attestation) {
+/** A bundle's evidence is the same object for each attestation that names the bundle, and stands for the token beside it. */
+const parsedTokens = new WeakMap<object, { readonly token: string; readonly parsed: ParsedToken }>();
+
+function parseOnce(token: string, evidence: object = {}): ParsedToken {
+  const known = parsedTokens.get(evidence);
+  if (known?.token === token) return known.parsed;
   const parsed = parseToken(token);
+  parsedTokens.set(evidence, { token, parsed });
+  return parsed;
+}
+
+function checkShape({ token, evidence }: Attestation) {
+  const parsed = parseOnce(token, evidence);
   const count = parsed.devices.length;
   return passed(`${parsed.kind}, about ${count} ${count === 1 ? 'device' : 'devices'}`, parsed);
 }

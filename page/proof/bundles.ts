@@ -3,13 +3,21 @@
 import { BUNDLE_MEMBERS, checkBundle } from '../../verify/binding/bundle.ts';
 import { readInput } from '../../verify/binding/input.ts';
 import { parseBounded, unquoted } from '../../verify/common/limited.ts';
+import { LruMap } from '../../verify/common/lru.ts';
 import { attestationIn, CheckFailure, createBundles, fetchBundle } from '../../verify/index.ts';
 import { ask } from '../base/gateway.ts';
 import { type Subject, textOf, withAttestation } from './subject.ts';
 
+/** What the service gave for the newest proofs, so that the verifier does not ask for what was away a moment ago. */
+const asked = new LruMap<string, Promise<string | null>>(8);
+
 /** One for all proofs: it keeps what it fetched. */
 export const bundles = createBundles({
-  load: (sha256) => fetchBundle('/v1', sha256, { fetch: (url, init) => ask(String(url), init) }),
+  load(sha256) {
+    const got = asked.get(sha256) ?? fetchBundle('/v1', sha256, { fetch: (url, init) => ask(String(url), init) });
+    asked.set(sha256, got);
+    return got;
+  },
 });
 
 /** Keeps a bundle that the visitor brings. @returns false where it is none. */
@@ -35,6 +43,7 @@ export async function wholeOf(subject: Subject): Promise<Subject> {
   try {
     const { attestation, bundle } = readInput(compact);
     if (bundle === null) return subject;
+    asked.delete(bundle);
     const { value } = await checkBundle({ attestation, sha256: bundle }, bundles, undefined);
     const json = JSON.stringify(value);
     const stream = subject.transcript === null ? '' : textOf(subject.transcript).replace(compact, () => json);

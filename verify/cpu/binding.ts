@@ -9,7 +9,7 @@ import {
   sessionMessage,
 } from '../../proto/attestation/statement.ts';
 import { isObject, JsonTextError } from '../../proto/json.ts';
-import { digest, EncodingError, fromBase64, fromHex, isDigest, toHex, utf8 } from '../common/bytes.ts';
+import { digest, EncodingError, fromBase64, fromHex, isDigest, sha256Once, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../common/checks.ts';
 import { inputOf, parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { Certificate } from '../x509/certificate.ts';
@@ -296,7 +296,7 @@ export async function checkDevices({ statement }: Session, evidence: readonly Ev
 
 async function keyOf(chain: readonly Certificate[]): Promise<string | null> {
   const brom = chain[1];
-  return brom === undefined ? null : toHex(await sha256(brom.spki));
+  return brom === undefined ? null : sha256Once(brom.spki);
 }
 
 /**

@@ -1,6 +1,6 @@
 // The checks on devices: for each its report, signature, certificates, revocation, measurements and mode; for all of them the topology.
 
-import { digest, equal, toHex } from '../common/bytes.ts';
+import { equal, sha256Once } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, settle, skipped } from '../common/checks.ts';
 import type { TokenDevice } from '../token/token.ts';
 import type { Certificate } from '../x509/certificate.ts';
@@ -172,7 +172,7 @@ async function verifyDevice(
   );
   if (trusted === null || list.unmet('report_signature', index)) return null;
   const { opaque } = report;
-  const identity = chain[1] === undefined ? null : toHex(await digest('SHA-256', chain[1].spki));
+  const identity = chain[1] === undefined ? null : await sha256Once(chain[1].spki);
   return { identity, claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
 }
 

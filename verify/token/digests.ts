@@ -16,8 +16,17 @@ interface RecheckedDigests {
   readonly detail: string;
 }
 
+/** Of tokens whose digests are right: neither time nor policy changes that. */
+const right = new WeakMap<ParsedToken, RecheckedDigests>();
+
 /** @throws {CheckFailure} token_digest_mismatch: a digest differs, or a submodule is in one list and not in the other. */
 export async function checkTokenDigests(parsed: ParsedToken): Promise<RecheckedDigests> {
+  const known = right.get(parsed) ?? (await recheckAll(parsed));
+  right.set(parsed, known);
+  return known;
+}
+
+async function recheckAll(parsed: ParsedToken): Promise<RecheckedDigests> {
   if (parsed.kind === 'jwt') {
     const named = submodules(parsed.bundles[0])?.size ?? 0;
     const detail =

@@ -142,11 +142,18 @@ function secretKey(secret: string): Promise<VerifyKey> {
   return key;
 }
 
+/** Of each JWT the constant that it verified under: neither time nor policy changes that. */
+const verified = new WeakMap<Jws, string>();
+
 async function verifyConstant(part: Jws, constants: readonly string[]): Promise<void> {
   if (part.algorithm !== 'HS256') throw invalid('a JWT has an algorithm that is not accepted');
+  const known = verified.get(part);
+  if (known !== undefined && constants.includes(known)) return;
   for (const constant of constants) {
     const key = await secretKey(constant);
-    if (await crypto.subtle.verify('HMAC', key, buffered(part.signature), utf8(part.signingInput))) return;
+    if (!(await crypto.subtle.verify('HMAC', key, buffered(part.signature), utf8(part.signingInput)))) continue;
+    verified.set(part, constant);
+    return;
   }
   throw invalid("a JWT does not verify under NVIDIA's published constant");
 }

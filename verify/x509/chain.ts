@@ -1,6 +1,6 @@
 // Verifies a certificate chain up to a pinned root (RFC 5280 §6.1, for chains that come in order).
 
-import { digest, equal, toHex } from '../common/bytes.ts';
+import { equal, sha256Once } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
 import { LruMap } from '../common/lru.ts';
 import { type Certificate, EXTENSION, iso, label, type Signed } from './certificate.ts';
@@ -135,8 +135,7 @@ async function checkSignatures(path: readonly Certificate[]): Promise<void> {
 }
 
 async function identity(path: readonly Certificate[]): Promise<string> {
-  const hashes = await Promise.all(path.map(({ der }) => digest('SHA-256', der)));
-  return hashes.map(toHex).join('');
+  return (await Promise.all(path.map(({ der }) => sha256Once(der)))).join('');
 }
 
 // A path to a pinned root, or to a simulated one that the caller named.
