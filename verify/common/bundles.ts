@@ -23,7 +23,7 @@ export interface BundlesOptions {
 
 const MAX_BUNDLES = 64;
 /** A bundle of 64 devices is shorter; one of a GPU has 24,000. */
-const MAX_BUNDLE_CHARACTERS = 2 * 1024 * 1024;
+export const MAX_BUNDLE_CHARACTERS = 2 * 1024 * 1024;
 const MAX_CHARACTERS = 16 * 1024 * 1024;
 const TIMEOUT_MS = 30_000;
 
