@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from countersign_verify import Expected, Limits, Policy, Roots, Without, create_collateral
+from countersign_verify import Bundles, Expected, Limits, Policy, Roots, Without, create_collateral
 from countersign_verify.policy.options import OptionFields
 
 FOLDER = Path(__file__).resolve().parents[2] / "vectors"
@@ -49,6 +49,7 @@ def _options(given: dict[str, Any]) -> OptionFields:
     expected = dict(given.get("expected", {}))
     if "transcript" in expected:
         expected["transcript"] = expected["transcript"].encode()
+    served = {name: _text(path) for name, path in given.get("bundle_files", {}).items()}
     simulated, rim = given.get("simulated_root_file"), given.get("rim_root_file")
     return {
         "at": datetime.fromisoformat(given["at"].replace("Z", "+00:00")),
@@ -58,6 +59,7 @@ def _options(given: dict[str, Any]) -> OptionFields:
             rims={name: _text(path) for name, path in given.get("rim_files", {}).items()},
             ocsp=[base64.b64decode(_text(path)) for path in given.get("ocsp_files", [])],
         ),
+        "bundles": Bundles(served.get),
         "nras_keys": given.get("nras_keys"),
         "expected": Expected(**expected),
         "without": Without(**given.get("without", {})),

@@ -15,6 +15,7 @@ from .binding.exchange import is_transcript
 from .binding.input import attestation_in
 from .clients.client import verifying_async_client, verifying_client
 from .clients.unproven_error import UnprovenAnswerError
+from .common.bundles import Bundle, Bundles
 from .common.checks import CHECKS, CPU_CHECKS, Check, CheckFailure, FailureCode, Limits, VerificationError
 from .common.version import __version__ as __version__
 from .cpu.cpu_options import (
@@ -63,6 +64,8 @@ __all__ = [
     "PRODUCTS",
     "Attestation",
     "BatchClaims",
+    "Bundle",
+    "Bundles",
     "Check",
     "CheckFailure",
     "Claims",

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from .binding.batch import check_batch
+from .binding.bundle import Contents, check_bundle
 from .binding.exchange import attestation_of, compare_exchange
 from .binding.input import Input, read_input
 from .common.checks import CheckFailure, CheckList, Passed, Skipped, VerificationError, passed, seen, skipped
 from .cpu.binding import Answer, ExpectedSession, check_cpu, read_answer_cpu
 from .cpu.cpu_options import CpuClaims, CpuContext, CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout
 from .cpu.verify_cpu import read_cpu_options
-from .gpu.device_evidence import DeviceInput
+from .gpu.device_evidence import input_of
 from .gpu.devices import verify_devices
 from .gpu.topology import DeviceClaims, VerifiedDevice
 from .policy.options import (
@@ -86,6 +87,10 @@ _EMPTY = Attestation(raw="", nonce="", token="")
 """Stands in for an attestation that could not be read, so that the checks after it can be named in the list."""
 
 
+_FORM = ["form", "bundle"]
+"""A compact attestation is read with its bundle."""
+
+
 def _run_checks(value: object, context: Context) -> _Run:
     options = context.options
     cpu_context = _cpu_context(context)
@@ -95,7 +100,15 @@ def _run_checks(value: object, context: Context) -> _Run:
         expected = replace(expected, transcript=value)
     checks = CheckList(options.stop_at_failure)
     given = checks.run("form", [], lambda: _check_form(value, options))
+    named = None if given is None else given.bundle
+    expanded = None
+    if given is not None and named is not None:
+        compact = given.attestation
+        expanded = checks.run("bundle", ["form"], lambda: check_bundle(compact, named, options.bundles, options.limits))
     attestation = _EMPTY if given is None else given.attestation
+    if expanded is not None:
+        attestation = expanded.attestation
+    contents = None if expanded is None else expanded.contents
     carrier = None if given is None else given.carrier
 
     hashed = checks.run("raw_hash", ["form"], lambda: _check_hash(attestation, expected.nonce))
@@ -106,7 +119,7 @@ def _run_checks(value: object, context: Context) -> _Run:
         lambda: skipped("") if raw is None else compare_exchange(attestation, raw, expected, carrier),
     )
 
-    token = checks.run("token_shape", ["form"], lambda: _check_shape(attestation.token))
+    token = checks.run("token_shape", _FORM, lambda: _check_shape(attestation.token, contents))
 
     def of_token(name: str, check: Callable[[ParsedToken], Passed[T] | Skipped]) -> T | None:
         return checks.run(name, ["token_shape"], lambda: skipped("") if token is None else check(token))
@@ -136,15 +149,15 @@ def _run_checks(value: object, context: Context) -> _Run:
         nonce=None if given is None else attestation.nonce,
         batch=None if batch is None else BatchClaims(batch.tree_size, batch.leaf_index),
         timestamp=None if raw is None else raw.timestamp,
-        cpu=_check_processor(checks, attestation, hashed, raw, options, cpu_context),
+        cpu=_check_processor(checks, attestation, contents, hashed, raw, options, cpu_context),
         about="exchange",
         nvidia=context.nvidia,
         own_cpu_roots=options.cpu is not None and options.cpu.roots != CpuRoots(),
         challenged=expected.challenge is not None,
         names_session=raw is not None and raw.session is not None,
     )
-    checks.run("policy", ["form", "raw_members"], lambda: check_policy(findings, context))
-    return _Run(concluded(findings), raw, None if given is None else given.attestation)
+    checks.run("policy", [*_FORM, "raw_members"], lambda: check_policy(findings, context))
+    return _Run(concluded(findings), raw, None if given is None else attestation)
 
 
 def _cpu_context(context: Context) -> CpuContext:
@@ -166,6 +179,7 @@ def _cpu_context(context: Context) -> CpuContext:
 def _check_processor(
     checks: CheckList,
     attestation: Attestation,
+    contents: Contents | None,
     hashed: _Hashed | None,
     raw: RawParts | None,
     options: VerifyOptions,
@@ -175,12 +189,13 @@ def _check_processor(
     member = attestation.cpu
     if member is None and options.session is None and options.expected.challenge is None:
         return None
-    form = checks.run("cpu_form", ["form"], lambda: read_answer_cpu(member, options.session))
+    form = checks.run("cpu_form", _FORM, lambda: read_answer_cpu(member, options.session))
     answer = Answer(
         raw_hash="" if hashed is None else hashed.raw_hash,
         timestamp=None if raw is None else raw.timestamp,
         evidence=attestation.evidence or (),
         session=None if raw is None else raw.session,
+        digest=None if contents is None or contents.evidence is None else lambda: contents.evidence_digest,
     )
     asked = ExpectedSession(session=options.session, challenge=options.expected.challenge, at=None)
     return check_cpu(checks, form, answer, asked, context)
@@ -235,8 +250,8 @@ def _check_members(raw: str) -> Passed[RawParts]:
     return passed(f"request, response{'' if parts.stream is None else ', stream'} and timestamp", parts)
 
 
-def _check_shape(token: str) -> Passed[ParsedToken]:
-    parsed = parse_token(token)
+def _check_shape(token: str, contents: Contents | None) -> Passed[ParsedToken]:
+    parsed = parse_token(token) if contents is None or contents.token is None else contents.parsed_token
     return passed(f"{parsed.kind}, about {_counted(len(parsed.devices), 'device')}", parsed)
 
 
@@ -308,7 +323,7 @@ def _check_evidence(
     context: Context,
 ) -> Sequence[VerifiedDevice]:
     if attestation.evidence is not None:
-        inputs = [DeviceInput(one.arch, one.report, one.certificate_chain, None) for one in attestation.evidence]
+        inputs = [input_of(one) for one in attestation.evidence]
         return verify_devices(checks, inputs, attestation.nonce, () if token is None else token.devices, context)
     # Without evidence everything rests on the token, which must then state a result.
     signed = claims is not None and claims.signature == "nvidia-signed"
@@ -322,7 +337,7 @@ def _check_evidence(
         raise CheckFailure("evidence_missing", "there is no evidence, and no result that NVIDIA signed")
 
     for name in _OF_DEVICES:
-        after = ["form"] if name == "report_form" else ["report_form", "token_shape"]
+        after = _FORM if name == "report_form" else ["report_form", "token_shape"]
         checks.run(name, after, lambda name=name: check_absent(name))  # type: ignore[misc]
     return []
 

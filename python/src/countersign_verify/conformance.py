@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from .attestation import appraise_attestation
 from .cli.input import UsageError, own_fault, read_text
+from .common.bundles import Bundles
 from .common.checks import Limits
 from .evidence import appraise_evidence
 from .gpu.collateral import create_collateral
@@ -37,6 +38,7 @@ _OPTIONS = frozenset(
         "rim_root_file",
         "rim_files",
         "ocsp_files",
+        "bundle_files",
         "nras_keys",
         "expected",
         "without",
@@ -79,6 +81,7 @@ def _options(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     _only(expected, _EXPECTED)
     _only(without, _WITHOUT)
     rims = {rim: read_text(str(folder / path)) for rim, path in given.get("rim_files", {}).items()}
+    bundles = {name: read_text(str(folder / path)) for name, path in given.get("bundle_files", {}).items()}
     ocsp = [_der(folder / path) for path in given.get("ocsp_files", [])]
     transcript = expected.get("transcript")
     texts = {name: text for name, text in expected.items() if name != "transcript"}
@@ -86,6 +89,7 @@ def _options(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
         "at": _instant(given.get("at")),
         "simulated_root": _file(folder, given, "simulated_root_file"),
         "roots": Roots(rim=_file(folder, given, "rim_root_file")),
+        "bundles": Bundles(bundles.get),
         "collateral": create_collateral(rims=rims, ocsp=ocsp),
         "nras_keys": given.get("nras_keys"),
         "expected": Expected(**texts, transcript=None if transcript is None else transcript.encode()),

@@ -13,7 +13,7 @@ from .cpu.binding import Answer, CpuForm, ExpectedSession, check_cpu, read_sessi
 from .cpu.cpu_member import parse_cpu
 from .cpu.cpu_options import CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout, VerifiedSession
 from .cpu.verify_cpu import read_cpu_options
-from .gpu.device_evidence import DeviceInput
+from .gpu.device_evidence import input_of
 from .gpu.devices import verify_devices
 from .policy.options import OptionFields, VerificationReport, VerifyOptions, read_options
 from .policy.verdict import Findings, check_policy, concluded
@@ -75,7 +75,7 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
     given = checks.run("form", [], lambda: _form_of(value))
     nonce = None if given is None else sha256(utf8(given.statement)).hexdigest()
     evidence = () if given is None else given.gpu
-    inputs = [DeviceInput(one.arch, one.report, one.certificate_chain, None) for one in evidence]
+    inputs = [input_of(one) for one in evidence]
     devices = verify_devices(checks, inputs, nonce, (), context)
     member = None if given is None else given.member
     form = checks.run("cpu_form", ["form"], lambda: _of_all_listed(read_session(member, evidence), len(evidence)))

@@ -32,20 +32,23 @@ class Carrier:
 @dataclass(frozen=True)
 class Input:
     attestation: Attestation
+    """`token` is '' where only the bundle has it."""
+    bundle: str | None
+    """SHA-256 of the bundle that a compact attestation names; None: it is whole."""
     carrier: Carrier | None
     """None where the attestation came alone."""
 
 
 _MAX_DEVICES = 64
 _MAX_BASE64_CHARACTERS = 4_000_000
-_MEMBERS = ("raw", "nonce", "token", "evidence", "batch", "cpu")
+_MEMBERS = ("raw", "nonce", "token", "evidence", "batch", "cpu", "bundle")
 """
 The members of an attestation. Where it comes by itself, nothing else may be there: a client could show it, and nobody
 signed it.
 """
 _EVENT_MEMBERS = ("type", "sequence_number", "response")
 """The members of the event that completes a stream of /v1/responses."""
-_NONCE = re.compile("[0-9a-f]{64}")
+_DIGEST = re.compile("[0-9a-f]{64}")
 _STATED_NONCE = re.compile("(?:0x)?[0-9a-fA-F]{64}")
 _ARCH = re.compile("[A-Za-z0-9_ .-]{1,32}")
 
@@ -82,10 +85,10 @@ def _from_text(value: dict[str, Json], members: list[Member], text: str, limits:
     # An object with this member is the response that carries the attestation, and is compared as such.
     if at is None:
         no_duplicates(text)
-        return Input(_read_alone(value, limits), None)
+        return Input(*_read_alone(value, limits), None)
     no_duplicates(text[members[at].value_start : members[at].value_end])
-    attestation = _read_attestation(_unwrapped(value["attestation"], limits), limits)
-    return Input(attestation, Carrier(without_member(text, members, at), _without_attestation(value)))
+    read = _read_attestation(_unwrapped(value["attestation"], limits), limits)
+    return Input(*read, Carrier(without_member(text, members, at), _without_attestation(value)))
 
 
 def _from_object(given: object, limits: Limits, event: bool) -> Input:
@@ -93,9 +96,9 @@ def _from_object(given: object, limits: Limits, event: bool) -> Input:
         raise _no("not an object")
     carrier = _response_of(given) if event and _is_final_event(given) else given
     if "attestation" not in carrier:
-        return Input(_read_alone(carrier, limits), None)
-    attestation = _read_attestation(_unwrapped(carrier["attestation"], limits), limits)
-    return Input(attestation, Carrier(None, _without_attestation(carrier)))
+        return Input(*_read_alone(carrier, limits), None)
+    read = _read_attestation(_unwrapped(carrier["attestation"], limits), limits)
+    return Input(*read, Carrier(None, _without_attestation(carrier)))
 
 
 def _without_attestation(value: dict[str, Json]) -> dict[str, Json]:
@@ -119,7 +122,7 @@ def _beside(value: dict[str, Json], names: Sequence[str]) -> str | None:
     return next((quote(str(name)[:64]) for name in value if name not in names), None)
 
 
-def _read_alone(value: dict[str, Json], limits: Limits) -> Attestation:
+def _read_alone(value: dict[str, Json], limits: Limits) -> tuple[Attestation, str | None]:
     """An attestation that no response carries."""
     if _is_final_event(value):
         raise CheckFailure("event_not_expected", "it is an event of a stream: it counts only where the caller says so")
@@ -165,19 +168,30 @@ def kind_of(text: str, limits: Limits) -> Kind:
     return "cpu" if "type" in value and "report" in value else "attestation"
 
 
-def _read_attestation(value: Json, limits: Limits) -> Attestation:
+def is_digest(value: Json) -> TypeGuard[str]:
+    """Of SHA-256, as it is written: lowercase hex."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
+def _read_attestation(value: Json, limits: Limits) -> tuple[Attestation, str | None]:
+    """With the SHA-256 of the bundle that it names."""
     if not isinstance(value, dict):
         raise _no("the attestation is not an object")
-    raw, nonce, token = value.get("raw"), value.get("nonce"), value.get("token")
-    if not isinstance(raw, str) or not isinstance(token, str) or raw == "" or token == "":
+    raw, nonce, token, bundle = (value.get(name) for name in ("raw", "nonce", "token", "bundle"))
+    if bundle is not None and not is_digest(bundle):
+        raise _no("bundle must be 64 lowercase hex digits")
+    is_in_bundle = bundle is not None and "token" not in value
+    if is_in_bundle:
+        token = ""
+    if not isinstance(raw, str) or not isinstance(token, str) or raw == "" or (token == "" and not is_in_bundle):
         raise _no("raw and token must be strings")
-    if not isinstance(nonce, str) or _NONCE.fullmatch(nonce) is None:
+    if not is_digest(nonce):
         raise _no("nonce must be 64 lowercase hex digits")
     bounded(raw, limits)
     cpu = value.get("cpu")
     if "cpu" in value and not isinstance(cpu, dict):
         raise _no("cpu must be an object")
-    return Attestation(
+    attestation = Attestation(
         raw=raw,
         nonce=nonce,
         token=token,
@@ -186,6 +200,7 @@ def _read_attestation(value: Json, limits: Limits) -> Attestation:
         has_batch="batch" in value,
         cpu=cpu,
     )
+    return attestation, bundle
 
 
 def _read_evidence(value: Json) -> Evidence:

@@ -17,6 +17,7 @@ import anyio
 
 from ..attestation import verify_attestation
 from ..binding.input import attestation_in
+from ..common.bundles import Bundles, Load
 from ..common.checks import Limits, VerificationError
 from ..policy.options import Expected, Level, Policy, Verified, VerifyOptions, read_options
 from ..proto.attestation.raw import nonce_of
@@ -38,6 +39,7 @@ _JSON_TYPES = ("application/json", "", "text/plain")
 _READ_ONLY = re.compile(r"/(models(/[^/]+)?|attestation)/?\Z")
 """Lists of models and attestations: nothing that a model wrote. HEAD and OPTIONS have no answer to prove."""
 _LAST_NAMES = re.compile(r"(/chat)?/[^/]*/?\Z")
+_COMPACT = '"compact":true,'
 _CHALLENGE_BYTES = 32
 _MAX_DECODED_BYTES = 64 * 1024
 
@@ -63,6 +65,7 @@ class Verifier:
         on_unproven: Callable[[UnprovenAnswerError], object] | None = None,
         unproven_paths: Iterable[str] = (),
         strict: bool | None = None,
+        compact: bool = False,
         max_stream_bytes: int = MAX_STREAM_BYTES,
         verify_limits: Limits | None = None,
     ) -> None:
@@ -72,6 +75,8 @@ class Verifier:
         self.library = library
         self.max_bytes = max_stream_bytes
         self._strict = policy.max_batch == 1 if strict is None else strict
+        self._compact = compact
+        self._bundles = Bundles()
         self._unproven_paths = tuple(path for path in unproven_paths if path.startswith("/"))
         self._on_verified = on_verified
         self._on_unproven = on_unproven
@@ -116,7 +121,7 @@ class Verifier:
         if not isinstance(value, dict):
             raise UnprovenAnswerError("request_not_provable")
         if "tee" not in value:
-            text = with_last_member(text, "tee", _fresh_tee(self._strict))
+            text = with_last_member(text, "tee", _fresh_tee(self._strict, self._compact))
         headers = self.library.Headers(request.headers)
         for name in ("content-length", "transfer-encoding"):
             headers.pop(name, None)
@@ -142,8 +147,21 @@ class Verifier:
             raise UnprovenAnswerError("response_not_provable")
         return None
 
-    def prove(self, answer: bytes, asked: Asked, *, stream: bool) -> Verified:
-        """Checks the bytes of an answer. Of no effect on others: it may run in any thread. @raises UnprovenAnswerError"""
+    def bundle_request(self, asked: Asked, sha256: str) -> Any:
+        """For a bundle of the service that answers, with the headers that its edge may need."""
+        url = asked.request.url
+        base = _path_of(url).removesuffix(asked.endpoint.removeprefix("/v1"))
+        headers = self.library.Headers(asked.request.headers)
+        for name in ("content-length", "content-type"):
+            headers.pop(name, None)
+        bundle = url.copy_with(raw_path=f"{base}/attestation/bundles/{sha256}".encode())
+        return self.library.Request("GET", bundle, headers=headers, extensions=asked.request.extensions)
+
+    def prove(self, answer: bytes, asked: Asked, load: Load, *, stream: bool) -> Verified:
+        """
+        Checks the bytes of an answer. Of no effect on others: it may run in any thread. @raises UnprovenAnswerError
+        @param load gets a bundle from the service that answered, where the caller has no other source.
+        """
         given: str | bytes = answer
         if not stream:
             try:
@@ -154,7 +172,8 @@ class Verifier:
                 raise UnprovenAnswerError("attestation_missing")
         try:
             expected = Expected(endpoint=asked.endpoint, request=asked.text)
-            verified = verify_attestation(given, **self._verify, expected=expected)
+            bundles = self._verify.get("bundles") or self._bundles.loading(load)
+            verified = verify_attestation(given, **{**self._verify, "bundles": bundles}, expected=expected)
         except VerificationError as cause:
             raise UnprovenAnswerError(cause.code, cause_in(cause)) from cause
         # A part of a stream must not pass for a whole answer.
@@ -251,10 +270,11 @@ def _least_level(verify: dict[str, Any]) -> Level:
     return "gpu" if verify.get("simulated_root") is None else "none"
 
 
-def _fresh_tee(strict: bool) -> str:
+def _fresh_tee(strict: bool, compact: bool) -> str:
     """``challenge``: 32 random bytes in base64url. They are in no older proof."""
     challenge = to_base64url(secrets.token_bytes(_CHALLENGE_BYTES))
-    return f'{{"challenge":"{challenge}"}}' if strict else f'{{"batch":true,"challenge":"{challenge}"}}'
+    batch = "" if strict else '"batch":true,'
+    return f'{{{batch}{_COMPACT if compact else ""}"challenge":"{challenge}"}}'
 
 
 def _path_of(url: Any) -> str:

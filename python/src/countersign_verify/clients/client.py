@@ -6,13 +6,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import fields
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any, overload
 
+import anyio
+import anyio.from_thread
 import anyio.to_thread
 import httpx
 
+from ..common.bundles import MAX_BUNDLE_CHARACTERS
 from ..common.checks import Limits
 from ..policy.options import Verified, VerifyOptions
 from .answers import MAX_STREAM_BYTES, Asked, Body, Decoder, Verifier
@@ -22,6 +25,9 @@ from .unproven_error import UnprovenAnswerError
 
 _MAX_LOOP_BYTES = 32 * 1024
 """A larger request or event is parsed in a worker thread."""
+_BUNDLE_SECONDS = 30
+Fetch = Callable[[Any], Any]
+"""Sends a request as the caller's was sent, and returns its response, of which no body was read."""
 _in_thread = anyio.to_thread.run_sync
 _VERIFY_OPTIONS = {field.name for field in fields(VerifyOptions)} - {"expected", "limits"}
 
@@ -33,6 +39,7 @@ def verifying_client(
     on_unproven: Callable[[UnprovenAnswerError], object] | None = None,
     unproven_paths: Iterable[str] = (),
     strict: bool | None = None,
+    compact: bool = False,
     max_stream_bytes: int = MAX_STREAM_BYTES,
     verify_limits: Limits | None = None,
     library: None = None,
@@ -64,6 +71,8 @@ def verifying_client(*, library: ModuleType | None = None, **options: Any) -> An
         whole path of the request's URL, or its end from a slash on.
     :param strict: whether each answer needs a signature of its own. By default answers may share one, unless
         ``policy.max_batch`` is 1.
+    :param compact: whether attestations are compact: each names a bundle, which is fetched once from the same service, with this client,
+        and kept. The attestation that ``on_verified`` gets is whole. Without its bundle an answer is refused (``bundle_unavailable``).
     :param max_stream_bytes: the largest answer, whole or streamed, that is kept to be checked, after its content encoding.
     :param verify_limits: the ``limits`` of :func:`verify_attestation`.
     :param library: ``httpx2`` for packages that take clients of that one alone, as ``anthropic`` does; ``httpx`` by default.
@@ -81,6 +90,7 @@ def verifying_async_client(
     on_unproven: Callable[[UnprovenAnswerError], object] | None = None,
     unproven_paths: Iterable[str] = (),
     strict: bool | None = None,
+    compact: bool = False,
     max_stream_bytes: int = MAX_STREAM_BYTES,
     verify_limits: Limits | None = None,
     library: None = None,
@@ -102,7 +112,15 @@ def _make(library: ModuleType | None, which: int, options: dict[str, Any]) -> An
     return client
 
 
-_OWN_OPTIONS = ("on_verified", "on_unproven", "unproven_paths", "strict", "max_stream_bytes", "verify_limits")
+_OWN_OPTIONS = (
+    "on_verified",
+    "on_unproven",
+    "unproven_paths",
+    "strict",
+    "compact",
+    "max_stream_bytes",
+    "verify_limits",
+)
 
 
 def sorted_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -129,9 +147,10 @@ class _Sending:
             asked = verifier.asked(request, request.read())
         except UnprovenAnswerError as error:
             return verifier.refusal(error, request)
-        response = send(asked.request, stream=True, **options)
+        fetch = partial(send, stream=True, **options)
+        response = fetch(asked.request)
         try:
-            answer = response if response.status_code >= 400 else self._proven(response, asked, began)
+            answer = response if response.status_code >= 400 else self._proven(response, asked, fetch, began)
             if not stream:
                 answer.read()
             return answer
@@ -142,7 +161,7 @@ class _Sending:
             response.close()
             raise
 
-    def _proven(self, response: Any, asked: Asked, began: float) -> Any:
+    def _proven(self, response: Any, asked: Asked, fetch: Fetch, began: float) -> Any:
         verifier = self._verifier
         held = verifier.held(response, asked)
         if held is None:
@@ -151,29 +170,45 @@ class _Sending:
                 body.add(part)
             response.close()
             whole = body.whole()
-            self._prove(whole, asked, stream=False)
+            self._prove(whole, asked, fetch, stream=False)
             answer = verifier.rebuilt(response, "application/json", content=whole)
             answer.elapsed = timedelta(seconds=time.perf_counter() - began)
             return answer
-        events = self._events(response, held, asked)
+        events = self._events(response, held, asked, fetch)
         # Of a stream that is refused before any of it was handed over, the refusal is a response too.
         stream = _classes(verifier.library)[2](events, next(events, b""), response, verifier, began)
         stream.answer = verifier.rebuilt(response, "text/event-stream; charset=utf-8", stream=stream)
         return stream.answer
 
-    def _events(self, response: Any, held: HeldStream, asked: Asked) -> Iterator[bytes]:
+    def _events(self, response: Any, held: HeldStream, asked: Asked, fetch: Fetch) -> Iterator[bytes]:
         for part in self._parts(response):
             yield from held.feed(part)
         yield from held.end()
-        self._prove(held.transcript(), asked, stream=True)
+        self._prove(held.transcript(), asked, fetch, stream=True)
         yield held.rest()
 
-    def _prove(self, answer: bytes, asked: Asked, *, stream: bool) -> None:
+    def _prove(self, answer: bytes, asked: Asked, fetch: Fetch, *, stream: bool) -> None:
         is_in_session = session_of(asked.text, is_async=False)
-        verified = self._verifier.prove(answer, asked, stream=stream)
+        verified = self._verifier.prove(answer, asked, partial(self._bundle, asked, fetch), stream=stream)
         if is_in_session is not None and not is_in_session(verified):
             raise UnprovenAnswerError("session_mismatch")
         self._verifier.accept(verified)
+
+    def _bundle(self, asked: Asked, fetch: Fetch, sha256: str) -> str | None:
+        """What the service serves for a bundle. It may raise anything."""
+        ends = time.monotonic() + _BUNDLE_SECONDS
+        response = fetch(self._verifier.bundle_request(asked, sha256))
+        try:
+            if response.status_code != 200:
+                return None
+            body = Body(MAX_BUNDLE_CHARACTERS)
+            for part in self._parts(response):
+                body.add(part)
+                if time.monotonic() > ends:
+                    return None
+            return body.whole().decode("utf-8")
+        finally:
+            response.close()
 
     def _parts(self, response: Any) -> Iterator[bytes]:
         if response.is_stream_consumed:  # by a hook of the caller's
@@ -206,9 +241,10 @@ class _AsyncSending:
             asked = await _in_thread(verifier.asked, request, body) if large else verifier.asked(request, body)
         except UnprovenAnswerError as error:
             return verifier.refusal(error, request)
-        response = await send(asked.request, stream=True, **options)
+        fetch = partial(send, stream=True, **options)
+        response = await fetch(asked.request)
         try:
-            answer = response if response.status_code >= 400 else await self._proven(response, asked, began)
+            answer = response if response.status_code >= 400 else await self._proven(response, asked, fetch, began)
             if not stream:
                 await answer.aread()
             return answer
@@ -219,7 +255,7 @@ class _AsyncSending:
             await response.aclose()
             raise
 
-    async def _proven(self, response: Any, asked: Asked, began: float) -> Any:
+    async def _proven(self, response: Any, asked: Asked, fetch: Fetch, began: float) -> Any:
         verifier = self._verifier
         held = verifier.held(response, asked)
         if held is None:
@@ -228,24 +264,28 @@ class _AsyncSending:
                 body.add(part)
             await response.aclose()
             whole = body.whole()
-            await self._prove(whole, asked, stream=False)
+            await self._prove(whole, asked, fetch, stream=False)
             answer = verifier.rebuilt(response, "application/json", content=whole)
             answer.elapsed = timedelta(seconds=time.perf_counter() - began)
             return answer
-        events = self._events(response, held, asked)
+        events = self._events(response, held, asked, fetch)
         first = await anext(events, b"")
         stream = _classes(verifier.library)[3](events, first, response, verifier, began)
         stream.answer = verifier.rebuilt(response, "text/event-stream; charset=utf-8", stream=stream)
         return stream.answer
 
-    async def _prove(self, answer: bytes, asked: Asked, *, stream: bool) -> None:
+    async def _prove(self, answer: bytes, asked: Asked, fetch: Fetch, *, stream: bool) -> None:
         is_in_session = session_of(asked.text, is_async=True)
-        verified = await _in_thread(lambda: self._verifier.prove(answer, asked, stream=stream))
+
+        def load(sha256: str) -> str | None:
+            return anyio.from_thread.run(self._bundle, asked, fetch, sha256)
+
+        verified = await _in_thread(lambda: self._verifier.prove(answer, asked, load, stream=stream))
         if is_in_session is not None and not await is_in_session(verified):
             raise UnprovenAnswerError("session_mismatch")
         self._verifier.accept(verified)
 
-    async def _events(self, response: Any, held: HeldStream, asked: Asked) -> AsyncIterator[bytes]:
+    async def _events(self, response: Any, held: HeldStream, asked: Asked, fetch: Fetch) -> AsyncIterator[bytes]:
         async for part in self._parts(response):
             large = held.pending + len(part) > _MAX_LOOP_BYTES
             events, fault = await _in_thread(held.feed_all, part) if large else held.feed_all(part)
@@ -255,8 +295,22 @@ class _AsyncSending:
                 raise fault
         for event in held.end():
             yield event
-        await self._prove(held.transcript(), asked, stream=True)
+        await self._prove(held.transcript(), asked, fetch, stream=True)
         yield held.rest()
+
+    async def _bundle(self, asked: Asked, fetch: Fetch, sha256: str) -> str | None:
+        """What the service serves for a bundle. It may raise anything."""
+        with anyio.fail_after(_BUNDLE_SECONDS):
+            response = await fetch(self._verifier.bundle_request(asked, sha256))
+            try:
+                if response.status_code != 200:
+                    return None
+                body = Body(MAX_BUNDLE_CHARACTERS)
+                async for part in self._parts(response):
+                    body.add(part)
+                return body.whole().decode("utf-8")
+            finally:
+                await response.aclose()
 
     async def _parts(self, response: Any) -> AsyncIterator[bytes]:
         if response.is_stream_consumed:

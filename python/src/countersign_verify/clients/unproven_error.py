@@ -23,6 +23,7 @@ MESSAGES: Final = {
 
 CAUSES: Final = {
     "simulated_root_refused": "the GPU is simulated: pass its root (simulated_root)",
+    "bundle_unavailable": "the service does not have the bundle that its compact attestation names",
     "raw_hash_mismatch": "the request or the answer was changed after it was signed",
     "request_mismatch": "another request was signed than was sent",
     "response_mismatch": "another answer was signed than arrived",

@@ -52,7 +52,9 @@ CPU_CHECKS: tuple[str, ...] = (
 )
 """Of a processor's evidence, where there is some; they run after `topology` and before `policy`."""
 
-_RANK = {name: rank for rank, name in enumerate((*CHECKS[:-1], *CPU_CHECKS, "policy"))}
+_ORDER = ("form", "bundle", *CHECKS[1:-1], *CPU_CHECKS, "policy")
+"""Every name, in the order in which checks are reported. The check of a compact attestation's bundle runs after `form`."""
+_RANK = {name: rank for rank, name in enumerate(_ORDER)}
 
 FailureCode = Literal[
     "not_json",
@@ -60,6 +62,9 @@ FailureCode = Literal[
     "unsigned_member",
     "event_not_expected",
     "too_large",
+    "bundle_unavailable",
+    "bundle_mismatch",
+    "bundle_malformed",
     "raw_hash_mismatch",
     "batch_malformed",
     "batch_proof_invalid",
@@ -127,7 +132,13 @@ FailureCode = Literal[
 """Why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md."""
 
 UNAVAILABLE: frozenset[str] = frozenset(
-    {"revocation_unavailable", "rim_unavailable", "token_key_unavailable", "collateral_unavailable"}
+    {
+        "revocation_unavailable",
+        "rim_unavailable",
+        "token_key_unavailable",
+        "collateral_unavailable",
+        "bundle_unavailable",
+    }
 )
 """Codes of checks that could not run: nothing was found wrong."""
 
@@ -256,7 +267,7 @@ class CheckList:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """In the order of CHECKS and CPU_CHECKS, then of the devices."""
+        """In the order in which they are reported, then of the devices."""
         return tuple(
             sorted(self._checks, key=lambda check: (_RANK[check.name], -1 if check.device is None else check.device))
         )

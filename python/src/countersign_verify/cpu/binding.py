@@ -6,7 +6,7 @@ answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..common.checks import CheckFailure, CheckList, Passed, Skipped, passed, seen, skipped
 from ..common.times import milliseconds
-from ..gpu.device_evidence import DeviceInput, parse_chain, parse_evidence
+from ..gpu.device_evidence import input_of, parse_chain, parse_evidence
 from ..proto.attestation.attestation import Evidence
 from ..proto.attestation.launch import MAX_LAUNCH_CHARACTERS, read_launch_images
 from ..proto.attestation.statement import Statement, answer_message, evidence_message, read_statement, session_message
@@ -38,6 +38,8 @@ class Answer:
     evidence: Sequence[Evidence]
     session: str | None = None
     """The session that raw names, in hex."""
+    digest: Callable[[], bytes] | None = None
+    """The digest of the evidence where it was computed before; None: `evidence_digest` computes it."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def read_session(member: object, gpu: Sequence[Evidence]) -> Passed[CpuForm]:
     if "signature" in value:
         raise bad("a session by itself is about no answer, and has no signature")
     read = read_cpu_evidence(value)
-    digest = _digest_of(gpu)
+    digest = evidence_digest(gpu)
     if value.get("gpu_sha256", digest.hex()) != digest.hex():
         raise bad("gpu_sha256 is not the digest of the evidence beside it")
     return passed(f"a session with {read.detail}", CpuForm(_session_of(value, digest, None), read.value))
@@ -223,7 +225,8 @@ def _signature_of(value: object) -> bytes:
     return signature
 
 
-def _digest_of(evidence: Sequence[Evidence]) -> bytes:
+def evidence_digest(evidence: Sequence[Evidence]) -> bytes:
+    """@raises CheckFailure: evidence_malformed"""
     pairs = [(_decoded(one.report), _decoded(one.certificate_chain)) for one in evidence]
     return sha256(evidence_message(pairs)).digest()
 
@@ -266,7 +269,7 @@ def check_devices(session: Session, evidence: Sequence[Evidence]) -> Passed[Lite
         message = "there is no evidence whose devices could be the session's"
         raise CheckFailure("cpu_devices_mismatch", message)
     for index, one in enumerate(evidence):
-        parsed = parse_evidence(DeviceInput(one.arch, one.report, one.certificate_chain, None))
+        parsed = parse_evidence(input_of(one))
         key = _key_of(parsed.chain)
         if key is None or key not in session.statement.devices:
             raise CheckFailure("cpu_devices_mismatch", f"device {index} is not one of the session's")
@@ -289,7 +292,8 @@ def boot_rom_key(chain: str) -> str | None:
 def check_signature(session: Session, answer: Answer) -> Passed[Literal[True]]:
     """@raises CheckFailure: answer_signature_invalid"""
     raw = bytes.fromhex(answer.raw_hash or "")
-    message = answer_message(session.digest, raw, _digest_of(answer.evidence))
+    evidence = evidence_digest(answer.evidence) if answer.digest is None else answer.digest()
+    message = answer_message(session.digest, raw, evidence)
     if session.signature is None or not _is_signed(session.statement.key, session.signature, message):
         refused = "the session's key did not sign this raw with this evidence"
         raise CheckFailure("answer_signature_invalid", refused)

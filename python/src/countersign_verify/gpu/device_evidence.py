@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from ..common.checks import CheckFailure
 from ..common.lru import LruMap
+from ..proto.attestation.attestation import Evidence
 from ..proto.bytes import EncodingError, from_base64
 from ..x509 import Certificate, DerError, parse_pem
 from .spdm.report import Report, parse_report
@@ -24,7 +26,16 @@ class DeviceInput:
     """That is stated beside it, lowercase; None in our own form."""
 
 
-@dataclass(frozen=True)
+def input_of(evidence: Evidence) -> DeviceInput:
+    """Our own form, which states no nonce."""
+    known = _inputs.get(evidence)
+    if known is not None:
+        return known
+    made = DeviceInput(evidence.arch, evidence.report, evidence.certificate_chain, nonce=None)
+    return _inputs.setdefault(evidence, made)
+
+
+@dataclass(frozen=True, eq=False)
 class ParsedEvidence:
     """Evidence in its parts. Nothing of it is verified yet."""
 
@@ -33,13 +44,21 @@ class ParsedEvidence:
     """At least one, the leaf first."""
 
 
+# Evidence of a bundle is the same object for each attestation that names the bundle, so it is read once.
+_inputs: WeakKeyDictionary[Evidence, DeviceInput] = WeakKeyDictionary()
+_parsed: WeakKeyDictionary[DeviceInput, ParsedEvidence] = WeakKeyDictionary()
+
+
 def parse_evidence(given: DeviceInput) -> ParsedEvidence:
     """@raises CheckFailure: evidence_malformed, report_malformed"""
+    known = _parsed.get(given)
+    if known is not None:
+        return known
     report = parse_report(_base64(given.report, "report"))
     chain = parse_chain(given.chain)
     if not chain:
         raise CheckFailure("evidence_malformed", "the certificate chain is empty")
-    return ParsedEvidence(report, chain)
+    return _parsed.setdefault(given, ParsedEvidence(report, chain))
 
 
 _chains: LruMap[str, tuple[Certificate, ...]] = LruMap(64)

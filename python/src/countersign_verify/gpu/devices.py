@@ -83,7 +83,7 @@ def verify_devices(
     """
     parsed: dict[int, ParsedEvidence] = {}
     for index, one in enumerate(inputs):
-        evidence = checks.run("report_form", ["form"], partial(_parse_once, one, parsed), index)
+        evidence = checks.run("report_form", ["form", "bundle"], partial(_parse_once, one, parsed), index)
         if evidence is not None:
             parsed[index] = evidence
     steps: dict[int, _Steps] = {}

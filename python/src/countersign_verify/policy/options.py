@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any, Literal, TypedDict
 
+from ..common.bundles import Bundles
 from ..common.checks import Check, Limits
 from ..cpu.cpu_options import CpuClaims, CpuOptions, VerifiedSession
 from ..gpu.collateral import Collateral
@@ -116,6 +117,7 @@ class OptionFields(TypedDict, total=False):
     policy: Policy
     cpu: CpuOptions | None
     session: VerifiedSession | None
+    bundles: Bundles | None
     nras_keys: Jwks | None
     fetch_nras_keys: Callable[[str], Jwks] | None
     countersign_keys: Jwks | None
@@ -145,6 +147,8 @@ class VerifyOptions:
     """
     session: VerifiedSession | None = None
     """A session that `verify_session` verified, for attestations that name it and do not carry it (`x-tee-session`)."""
+    bundles: Bundles | None = None
+    """Where compact attestations find their bundles; without it there are none."""
     nras_keys: Jwks | None = None
     """NVIDIA's keys for tokens of its remote service."""
     fetch_nras_keys: Callable[[str], Jwks] | None = None
@@ -285,6 +289,7 @@ _NESTED: Mapping[str, tuple[type, ...]] = {
     "policy": (Policy,),
     "cpu": (CpuOptions, type(None)),
     "session": (VerifiedSession, type(None)),
+    "bundles": (Bundles, type(None)),
     "limits": (Limits,),
     "nras_keys": (Mapping, type(None)),
     "countersign_keys": (Mapping, type(None)),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from ...x509 import PublicKey, ecdsa_verify_raw
 from .opaque import OpaqueData, bad, little_endian, parse_opaque
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Report:
     whole: bytes
     nonce: str
@@ -96,6 +97,15 @@ def _read_blocks(record: bytes, count: int) -> dict[int, str]:
     return blocks
 
 
+_signers: WeakKeyDictionary[Report, PublicKey] = WeakKeyDictionary()
+"""Of each report the key that it was verified under: it depends on neither time nor policy, and is computed once for a bundle."""
+
+
 def verify_report_signature(report: Report, leaf: PublicKey) -> bool:
     """Whether the leaf's key signed this report."""
-    return ecdsa_verify_raw(leaf, "SHA-384", report.signature, report.signed)
+    if _signers.get(report) is leaf:
+        return True
+    holds = ecdsa_verify_raw(leaf, "SHA-384", report.signature, report.signed)
+    if holds:
+        _signers[report] = leaf
+    return holds
