@@ -16,6 +16,7 @@ from typing import Any
 from serving import serve
 
 from countersign_verify.attestation import appraise_attestation
+from countersign_verify.common.bundles import Bundles
 from countersign_verify.cpu.cpu_options import (
     CpuClaims,
     CpuCollateral,
@@ -87,6 +88,8 @@ def options_of(given: Given) -> dict[str, Any]:
         elif name == "collateral":
             ocsp = [base64.b64decode(one) for one in value.get("ocsp", ())]
             options["collateral"] = create_collateral(rims=value.get("rims", {}), ocsp=ocsp)
+        elif name == "bundles":
+            options["bundles"] = Bundles(value.get)
         elif name == "cpu":
             options["cpu"] = CpuOptions(**options_of_cpu(value))
         elif name == "session":

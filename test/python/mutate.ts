@@ -1,4 +1,5 @@
 // One change in a question that has a right answer: in its JSON, or in one of its texts, by what that text is.
+import { createHash } from 'node:crypto';
 import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';
 import { mutateDer } from '../verify/fuzz/fuzz-der.ts';
 import { mutateJson } from '../verify/fuzz/fuzz-json.ts';
@@ -13,7 +14,7 @@ export function mutated(questions: readonly Question[], count: number, seed: num
     const question = questions[i % questions.length] as Question;
     const random = seeded(seedOf(seed, i));
     const name = `${question.name}, changed by seed ${seed}, ${i}`;
-    const { collateral } = question.options as Options;
+    const { collateral, bundles = {} } = question.options as Options;
     if (random.chance(0.03))
       return { ...question, name, options: { ...question.options, at: anyTime(random) } } as Question;
     if (question.call !== 'cpu' && collateral !== undefined && random.chance(0.4)) {
@@ -22,6 +23,7 @@ export function mutated(questions: readonly Question[], count: number, seed: num
       const changed = { ...rest, ocsp: ocsp.map((one) => base64(Buffer.from(one, 'base64'))) };
       return { ...question, name, options: { ...question.options, collateral: changed } };
     }
+    if (Object.keys(bundles).length > 0 && random.chance(0.5)) return mutateBundle(question, name, random);
     return { ...question, name, input: mutateInput(question.input, random) } as Question;
   });
 }
@@ -36,6 +38,21 @@ function mutateInput(input: Input, random: Random): Input {
   if (random.chance(0.1)) return { text: mutateText(text, random) };
   const value = mutateLeaf(JSON.parse(text) as object, random);
   return 'value' in input ? { value } : { text: JSON.stringify(value) };
+}
+
+/** Its bundle is another text: under the hash that is named, or under its own, which is then named. */
+function mutateBundle(question: Question, name: string, random: Random): Question {
+  const options = question.options as Options;
+  const [[named, text] = ['', '']] = Object.entries(options.bundles ?? {});
+  const changed = (mutateInput({ text }, random) as { text: string }).text;
+  const other = random.chance(0.1) ? named : createHash('sha256').update(changed).digest('hex');
+  const given = JSON.stringify(question.input).replaceAll(named, other);
+  return {
+    ...question,
+    name,
+    input: JSON.parse(given),
+    options: { ...options, bundles: { [other]: changed } },
+  } as Question;
 }
 
 interface Leaf {

@@ -1,6 +1,7 @@
 // The Python package in a process of its own, and questions that it and verify/ are both asked.
 import { fileURLToPath } from 'node:url';
 import { appraiseAttestation } from '../../verify/attestation.ts';
+import { createBundles } from '../../verify/common/bundles.ts';
 import type { Check, FailureCode } from '../../verify/common/checks.ts';
 import type { CpuVerifyOptions, VerifiedSession } from '../../verify/cpu/cpu-options.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
@@ -30,6 +31,8 @@ export interface Options {
         readonly ocsp?: readonly string[];
       }
     | undefined;
+  /** What is served for each bundle, by the SHA-256 that it is asked for under. */
+  readonly bundles?: Readonly<Record<string, string>> | undefined;
   readonly expected?: (Omit<Expected, 'transcript'> & { readonly transcript?: string | undefined }) | undefined;
   readonly cpu?: OptionsOfCpu | undefined;
   readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
@@ -101,7 +104,7 @@ function ofCpu({ roots, collateral, policy, reference }: OptionsOfCpu): VerifyOp
   };
 }
 
-function optionsOf({ at, clocks, collateral, expected, cpu, ...same }: Options): VerifyOptions {
+function optionsOf({ at, clocks, collateral, bundles, expected, cpu, ...same }: Options): VerifyOptions {
   const { rims = {}, ocsp = [] } = collateral ?? {};
   const { transcript } = expected ?? {};
   return {
@@ -116,6 +119,7 @@ function optionsOf({ at, clocks, collateral, expected, cpu, ...same }: Options):
             ocsp: ocsp.map(bytes),
           }),
         }),
+    ...(bundles === undefined ? {} : { bundles: createBundles({ load: async (sha256) => bundles[sha256] ?? null }) }),
     expected: { ...expected, transcript: transcript === undefined ? undefined : bytes(transcript) },
     ...(cpu === undefined ? {} : { cpu: ofCpu(cpu) }),
   };

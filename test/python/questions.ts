@@ -38,6 +38,9 @@ function optionsOfVector(given: VectorOptions): Options {
       rims: Object.fromEntries(rims),
       ocsp: (given.ocsp_files ?? []).map((name) => (file(name) ?? '').replace(/\s/g, '')),
     },
+    bundles: Object.fromEntries(
+      Object.entries(given.bundle_files ?? {}).map(([sha256, name]) => [sha256, file(name) ?? '']),
+    ),
     nrasKeys: given.nras_keys,
     expected: { ...expected, transcript: transcript === undefined ? undefined : base64(transcript) },
     without: { referenceValues: without?.reference_values, revocation: without?.revocation },

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { usePython } from '../support/line-process.ts';
 import { vectorsPresent } from '../support/vectors.ts';
+import { type Forms, formsOf } from './compact.ts';
 import { mutated } from './mutate.ts';
 import { both, type Options, PACKAGE, python, type Question, type Said, SKIPPED } from './package.ts';
 import { bytewise, gpus, processors, vectors } from './questions.ts';
@@ -28,6 +29,22 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
     }
     expect(differences.slice(0, 5), `${differences.length} of ${questions.length} differ`).toEqual([]);
     return verdicts;
+  }
+
+  /** Asks both about each form. No compact one reaches more than the whole one. @returns how many whole ones are valid */
+  async function agreeWhole(asked: readonly Forms[]): Promise<number> {
+    const whole = await agree(
+      asked.map((forms) => forms.whole),
+      attained,
+    );
+    const pairs = asked.flatMap(({ compact }, i) => compact.map((question) => ({ question, whole: whole[i] ?? '' })));
+    const compact = await agree(
+      pairs.map(({ question }) => question),
+      attained,
+    );
+    const rows = pairs.map(({ question }, i) => ({ name: question.name, attained: compact[i] }));
+    expect(rows).toEqual(pairs.map(({ question, whole }) => ({ name: question.name, attained: whole })));
+    return whole.filter((one) => one.startsWith('valid')).length;
   }
 
   async function agreeAsExpected(asked: readonly Expected[], say = verdict): Promise<void> {
@@ -96,6 +113,40 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
     `${CHANGES} sessions and answers, changed before they were signed`,
     async () => {
       expect(new Set(await agree(await signedChanges(CHANGES, SEED))).size).toBeGreaterThan(8);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'every attestation in its compact forms, which pass where the whole one does',
+    async () => {
+      const asked = [...vectors(), ...(await sessions())].map(formsOf).filter((forms) => forms !== null);
+      expect(asked.flatMap(({ compact }) => compact).length).toBeGreaterThan(200);
+      expect(await agreeWhole(asked)).toBeGreaterThan(60);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    `${CHANGES} changed attestations, whole and compact`,
+    async () => {
+      const right = [...vectors().filter(({ name }) => name.includes('.pass.')), ...(await sessions()).slice(0, 10)];
+      const asked = mutated(right, CHANGES, SEED)
+        .map(formsOf)
+        .filter((forms) => forms !== null);
+      expect(asked.length).toBeGreaterThan(CHANGES / 4);
+      await agreeWhole(asked);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    `${CHANGES} compact attestations whose bundle or own members are changed`,
+    async () => {
+      const right = [...vectors().filter(({ name }) => name.includes('.pass.')), ...(await sessions()).slice(0, 10)]
+        .map(formsOf)
+        .flatMap((forms) => forms?.compact ?? []);
+      expect(new Set(await agree(mutated(right, CHANGES, SEED))).size).toBeGreaterThan(8);
     },
     TIMEOUT_MS,
   );
@@ -169,6 +220,15 @@ const isSame = (ours: Said, theirs: Said): boolean =>
 function verdict({ report, error }: Said): string {
   const failed = report?.checks.find(([, , status]) => status === 'fail');
   return error ?? (failed === undefined ? 'valid' : `${failed[0]} ${failed[3]}`);
+}
+
+const UNREADABLE = /^((form|bundle) too_large|form not_an_attestation|bundle bundle_malformed)$/;
+
+/** What a form of an attestation attains: its level and claims, or what fails. Where a form cannot be read, its own check says so. */
+function attained(said: Said): string {
+  const { report } = said;
+  if (report?.valid === true) return `valid ${report.level} ${JSON.stringify(report.claims)}`;
+  return verdict(said).replace(UNREADABLE, 'cannot be read');
 }
 
 /** What is said of the guest and of its launch file. */
