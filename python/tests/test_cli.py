@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import pytest
 
 import countersign_verify.cli.main
+import countersign_verify.cli.options
 from countersign_verify.binding.input import kind_of
 from countersign_verify.cli.main import INPUT_LIMITS, main
 from countersign_verify.cli.report import plain
@@ -147,7 +148,7 @@ def test_the_policy_judges_the_attestation_and_not_its_session(
         given.append((value, options["policy"]))
         return replace(real(value, **options), session=VerifiedSession('{"hpke":null}', cast("Any", None)))
 
-    monkeypatch.setattr(countersign_verify.cli.main, "appraise_session", appraised)
+    monkeypatch.setattr(countersign_verify.cli.options, "appraise_session", appraised)
     answer = file("answer.json", json.dumps(attestation()))
     session = file("session.json", json.dumps('{"statement":"{}","gpu":[]}'))
     policy = ["--max-age", "300", "--max-batch", "1", "--require-level", "none"]
@@ -230,7 +231,9 @@ def test_a_check_that_could_not_run_makes_it_incomplete(run: Any, file: Any, mon
         ),
     ):
         report = VerificationReport(False, incomplete, "none", checks, claims, (), ())
-        monkeypatch.setattr(countersign_verify.cli.main, "appraise_attestation", lambda *_, report=report, **__: report)
+        monkeypatch.setattr(
+            countersign_verify.cli.options, "appraise_attestation", lambda *_, report=report, **__: report
+        )
         ran = run("verify", good, "--offline")
         assert (ran.status, f"\n{verdict}\nnext: " in ran.out) == (status, True)
         assert "--collateral DIR" in ran.last
@@ -390,7 +393,10 @@ def test_help_has_examples_and_version_a_number(run: Any) -> None:
         ran = run(*argv)
         assert ran.status == 0
         assert "examples:\n  countersign verify answer.json" in ran.out
-        assert "exit status: 0 valid or passed, 1 invalid, 2 usage, 3 incomplete" in ran.out
+        assert (
+            "exit status: 0 valid (of several all), passed or expanded, 1 invalid (of several any), 2 usage, 3 incomplete"
+            in ran.out
+        )
     assert re.fullmatch(r"countersign \d+\.\d+\.\d+\n", run("--version").out)
 
 
@@ -412,7 +418,7 @@ def test_an_error_of_the_program_itself_is_no_verdict(run: Any, file: Any, monke
     def failing(*_: Any, **__: Any) -> None:
         raise ValueError("SECRET")
 
-    monkeypatch.setattr(countersign_verify.cli.main, "appraise_attestation", failing)
+    monkeypatch.setattr(countersign_verify.cli.options, "appraise_attestation", failing)
     ran = run("verify", file("good.json", recorded("chat-whole").answer), "--offline")
     assert (ran.status, ran.out) == (2, "")
     assert re.fullmatch(r"countersign: [^\n]* ValueError at test_cli.py:\d+; please report it\n", ran.err)

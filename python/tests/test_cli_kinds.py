@@ -68,7 +68,7 @@ def test_each_command_takes_it_or_names_its_own(kind: str, capsys: pytest.Captur
     url = "http://127.0.0.1:1"
     for command in COMMANDS:
         needed = ["--into", "into", "--rim-url", url, "--ocsp-url", url] if command == "collateral" else ["--offline"]
-        status, out, err = ran([command, kind, *([] if command == "cpu" else needed)], capsys)
+        status, out, err = ran([command, kind, *([] if command in ("cpu", "expand") else needed)], capsys)
         if kind in PAIRS["commands"][command]:
             assert "does not take" not in err
         else:

@@ -15,7 +15,7 @@ from .binding.exchange import is_transcript
 from .binding.input import attestation_in
 from .clients.client import verifying_async_client, verifying_client
 from .clients.unproven_error import UnprovenAnswerError
-from .common.bundles import Bundle, Bundles
+from .common.bundles import Bundle, Bundles, fetch_bundle
 from .common.checks import CHECKS, CPU_CHECKS, Check, CheckFailure, FailureCode, Limits, VerificationError
 from .common.version import __version__ as __version__
 from .cpu.cpu_options import (
@@ -110,6 +110,7 @@ __all__ = [
     "attestation_in",
     "check_batch",
     "create_collateral",
+    "fetch_bundle",
     "is_transcript",
     "verify_attestation",
     "verify_cpu",

@@ -21,7 +21,7 @@ from ..proto.strict_json import Json
 from ..token import ParsedToken, parse_token
 from .input import is_digest, no_duplicates, read_session_evidence
 
-_MEMBERS = ("token", "evidence", "cpu")
+BUNDLE_MEMBERS = ("token", "evidence", "cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def check_bundle(attestation: Attestation, name: str, bundles: Bundles | None, l
     contents = _read.get(bundle)
     if contents is None:
         contents = _read.setdefault(bundle, _read_bundle(bundle.text, limits))
-    members = ", ".join(one for one in _MEMBERS if getattr(contents, one) is not None)
+    members = ", ".join(one for one in BUNDLE_MEMBERS if getattr(contents, one) is not None)
     return passed(f"the bundle has {members}", Expanded(_whole(attestation, contents), contents))
 
 
@@ -81,7 +81,7 @@ def _read_bundle(text: str, limits: Limits) -> Contents:
         if not isinstance(value, dict):
             raise _malformed("it is not a JSON object")
         no_duplicates(text)
-        if any(name not in _MEMBERS for name in value):
+        if any(name not in BUNDLE_MEMBERS for name in value):
             raise _malformed("it has another member than token, evidence and cpu")
         return _contents_of(value)
     except CheckFailure as cause:

@@ -29,11 +29,13 @@ examples:
   curl -sN … | countersign verify - --request request.json --quiet && echo proven
   countersign verify answer.json --allow-simulated run/simulated-root/root.pem
   countersign verify answer.json --require-level gpu+cpu --max-age 300
+  countersign verify answers/2026-11 --bundle bundles
+  countersign expand answer.json --bundle bundle.json > whole.json
   countersign evidence evidence.json --nonce "$nonce"
   countersign collateral answer.json --into kept
   countersign verify answer.json --offline --collateral kept --at 2026-11-23T12:00:00Z
 
-exit status: 0 valid or passed, 1 invalid, 2 usage, 3 incomplete (nothing was found wrong, but a required check could not run)
+exit status: 0 valid (of several all), passed or expanded, 1 invalid (of several any), 2 usage, 3 incomplete (nothing was found wrong, but a required check could not run)
 """
 
 
@@ -196,6 +198,17 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "metavar": "FILE",
         "help": "the session of an attestation that names it and does not carry it (x-tee-session)",
     },
+    "bundle": {
+        "metavar": "FILE",
+        "action": "append",
+        "default": [],
+        "help": "a bundle that a compact attestation names, or a folder of some (HASH.json); may be repeated",
+    },
+    "url": {
+        "metavar": "URL",
+        "type": _url,
+        "help": "ask this service for the bundle, such as http://127.0.0.1:8080/v1",
+    },
     "device": {
         "metavar": "HEX",
         "type": _digest,
@@ -271,9 +284,9 @@ _OUTPUT = ("verbose", "json", "quiet")
 
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "verify": (
-        "check an answer: a saved answer or stream, or its attestation",
+        "check an answer: a saved answer or stream, or its attestation; or all of a folder or of a file of lines (.jsonl)",
         (
-            *("request", "endpoint", "response", "event", *_GPU, "session", "challenge", "device"),
+            *("request", "endpoint", "response", "event", *_GPU, "bundle", "session", "challenge", "device"),
             *("require-level", "max-age", "max-batch", *_PROCESSOR, *_OUTPUT),
         ),
     ),
@@ -291,7 +304,11 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "collateral": (
         "fetch and keep what the check of FILE needs, for use with --offline --collateral DIR",
-        ("into", "allow-simulated", *_NVIDIA, "verbose", "json"),
+        ("into", "bundle", "allow-simulated", *_NVIDIA, "verbose", "json"),
+    ),
+    "expand": (
+        "print FILE with its compact attestation made whole, so that it stands for itself; its signatures are not verified",
+        ("bundle", "url"),
     ),
 }
 """Each with its text and its options. Parsing and help are made from it."""

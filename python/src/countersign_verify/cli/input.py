@@ -23,6 +23,11 @@ class UsageError(Exception):
         self.next_step = next_step
 
 
+def is_many(path: str) -> bool:
+    """A folder of files, or a file of lines."""
+    return path.endswith(".jsonl") or Path(path).is_dir()
+
+
 def unusable(path: str | Path, error: OSError) -> UsageError:
     """The error for a path that the file system refuses."""
     name = errno.errorcode.get(error.errno or 0, "unknown")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final, Literal, NamedTuple
 
+from ..binding.bundle import BUNDLE_MEMBERS
 from ..binding.exchange import is_transcript
 from ..binding.input import kind_of
 from ..common.bounded_json import parse_bounded, unquoted
@@ -13,7 +14,7 @@ from ..policy.options import Level
 from ..proto.stream.events import is_final_response
 from .input import MAX_INPUT_BYTES, UsageError
 
-FileKind = Literal["attestation", "answer", "event", "stream", "evidence", "cpu", "session", "unknown"]
+FileKind = Literal["attestation", "answer", "event", "stream", "evidence", "cpu", "session", "bundle", "unknown"]
 """``unknown``: no kind, or a text over the limits. The command's own reader reports what is wrong with it."""
 
 INPUT_LIMITS: Final = Limits(max_characters=MAX_INPUT_BYTES)
@@ -42,7 +43,7 @@ _KINDS: Final[dict[FileKind, _Row]] = {
 }
 _AMD: Final = _Row("AMD's evidence", "cpu", ("tcb",))
 _INTEL: Final = _Row("Intel's evidence", "cpu", ("product",))
-_ALSO: Final = {"collateral": ("verify", "evidence", "session")}
+_ALSO: Final = {"collateral": ("verify", "evidence", "session"), "expand": ("verify",)}
 """What a command takes that checks more than one kind."""
 _OF_PROCESSORS: Final = ("session", "challenge", "product", "tcb", "chip", "demand", "reference")
 """The options that only a processor's evidence can meet: what they name must be found."""
@@ -62,6 +63,9 @@ def refuse_misfit(args: argparse.Namespace, kind: FileKind) -> None:
     """@raises UsageError naming the command that checks such a file, or the option that it cannot answer."""
     if kind == "unknown":
         return
+    if kind == "bundle":
+        beside = "name it beside its attestation, with --bundle FILE"
+        raise UsageError(f"{args.command} does not take a bundle: {beside}")
     row = _KINDS[kind]
     if row.command not in _ALSO.get(args.command, (args.command,)):
         raise UsageError(f"{args.command} does not take {row.words}: countersign {row.command} FILE checks it")
@@ -99,7 +103,7 @@ def passed_words(kind: FileKind, level: str | None, simulated: bool = False) -> 
     """The last line for what passes: only an answer is valid. :param level: None of a processor's evidence, which has none."""
     if is_answer(kind):
         return f"VALID (level: {level})"
-    what = "a file" if kind == "unknown" else _KINDS[kind].words
+    what = "a file" if kind in ("unknown", "bundle") else _KINDS[kind].words
     how = (" (simulated)" if simulated else "") if level is None else f" (level: {level})"
     return f"PASSED: {what}, about no answer{how}"
 
@@ -115,11 +119,17 @@ def file_kind_of(text: str) -> FileKind:
 def _answer_kind_of(value: Any) -> FileKind:
     if not isinstance(value, dict):
         return "unknown"
+    if _is_bundle(value):
+        return "bundle"
     if is_final_response(value.get("type")) and isinstance(value.get("response"), dict):
         return "event"
     if "attestation" not in value:
         return "attestation" if "raw" in value else "unknown"
     return "event" if value.get("type") == "message_delta" or _is_chunk(value) else "answer"
+
+
+def _is_bundle(value: dict[str, Any]) -> bool:
+    return ("token" in value or "cpu" in value) and all(name in BUNDLE_MEMBERS for name in value)
 
 
 def _is_chunk(value: dict[str, Any]) -> bool:

@@ -92,6 +92,7 @@ STEPS: Final = {
     "not_an_attestation": 'ask with "tee": true, and save the whole answer',
     "unsigned_member": "give the answer as it came, with its attestation in it, or the attestation by itself",
     "event_not_expected": "give the whole stream, or say --event",
+    "bundle_unavailable": "give the bundle with --bundle FILE (GET /v1/attestation/bundles/{sha256})",
     "request_mismatch": "give --request the body exactly as it was sent, with its tee; a proxy that writes JSON anew changes it",
     "response_mismatch": "give the answer as it came; of one that a client library wrote again, give the member attestation by itself",
     "stream_mismatch": "give the stream as it came (curl -sN … > FILE)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Lock
 from typing import Final
+
+import httpx
 
 from ..proto.bytes import is_longer, length, utf8
 from .checks import CheckFailure
@@ -28,6 +31,29 @@ _MAX_BUNDLES: Final = 64
 MAX_BUNDLE_CHARACTERS: Final = 2 * 1024 * 1024
 """A bundle of 64 devices is shorter; one of a GPU has 24,000."""
 _MAX_CHARACTERS: Final = 16 * 1024 * 1024
+
+
+_TIMEOUT_SECONDS: Final = 30
+
+
+def fetch_bundle(base_url: str, sha256: str) -> str | None:
+    """
+    Asks a service for a bundle, once, for at most 30 s: for `Bundles(partial(fetch_bundle, base_url))`.
+    @param base_url with `/v1`, as clients are given it.
+    Returns its text, unchecked; None where the service does not have it.
+    @raises httpx.HTTPError, ValueError
+    """
+    ends = time.monotonic() + _TIMEOUT_SECONDS
+    url = f"{base_url.rstrip('/')}/attestation/bundles/{sha256}"
+    with httpx.stream("GET", url, timeout=_TIMEOUT_SECONDS, follow_redirects=True) as response:
+        if response.status_code != 200:
+            return None
+        data = bytearray()
+        for part in response.iter_bytes():
+            data += part
+            if len(data) > MAX_BUNDLE_CHARACTERS or time.monotonic() > ends:
+                raise ValueError("a bundle is too large or comes too slowly")
+        return data.decode("utf-8")
 
 
 class Bundles:
