@@ -30,6 +30,8 @@ interface Outcome {
   readonly failure: Failure | null;
   /** Requests that the network between client and gateway saw. */
   readonly calls: number;
+  /** Requests for bundles among what the network saw. */
+  readonly bundles: number;
 }
 
 let service: Service;
@@ -97,6 +99,22 @@ describe.skipIf(python === null).each(CLIENTS)(`%s through a verifying client${s
     const outcome = await ask(client, 'as it is', false, 'hello', given);
     expect(outcome.failure?.message).toContain(words);
     expect(await ask(client, 'as it is', false)).toMatchObject({ failure: null, proofs: [endpoint] });
+  });
+
+  test('gets compact proofs, and refuses those whose bundle is away or another one', async () => {
+    for (const stream of [false, true]) {
+      const compact = (network: string) => ask(client, network, stream, 'hello', { compact: true });
+      expect(await compact('as it is')).toMatchObject({ failure: null, proofs: [endpoint], calls: 1, bundles: 1 });
+      for (const [network, code] of [
+        ['without its bundle', 'bundle_unavailable'],
+        ['with another bundle', 'bundle_mismatch'],
+      ] as const) {
+        const outcome = await compact(network);
+        expect(outcome).toMatchObject({ finish: null, proofs: [], refusals: [code], calls: 1, bundles: 1 });
+        expect(outcome.failure?.code).toBe(code);
+      }
+      expect(await compact('as it is')).toMatchObject({ failure: null, proofs: [endpoint] });
+    }
   });
 
   test.each([

@@ -37,6 +37,7 @@ interface Question {
   /** null: the default. */
   readonly level: string | null;
   readonly times: number;
+  readonly compact?: boolean;
 }
 
 const EDGE_KEY = 'sk-edge-7d1f';
@@ -44,7 +45,7 @@ const INNER_KEY = 'sk-inner-93c2';
 const PROMPT = 'canary-prompt-5b0e';
 const ANSWER = 'canary answer 41aa';
 const MODEL = 'canary-model-c77d';
-const SECRETS = [PROMPT, ANSWER, 'canary', INNER_KEY, MODEL, 'chat/completions'];
+const SECRETS = [PROMPT, ANSWER, 'canary', INNER_KEY, MODEL, 'chat/completions', 'attestation/bundles'];
 
 describe.skipIf(python === null).each([
   ['sync', false],
@@ -98,6 +99,15 @@ describe.skipIf(python === null).each([
     const outcome = await ask('as it is', { times: 3 });
     expect(outcome).toMatchObject({ failure: null, levels: ['none'], sealed: 3, calls: 4, seen: [] });
     expect(outcome.proofs).toHaveLength(3);
+  });
+
+  it('gets bundles sealed too, each once', async () => {
+    const outcome = await ask('as it is', { times: 2, compact: true });
+    expect(outcome).toMatchObject({ text: expect.stringContaining(ANSWER), failure: null, levels: ['none'], seen: [] });
+    expect(outcome.proofs).toHaveLength(2);
+    // Two answers, each in a batch of its own, and their bundles.
+    expect(outcome.sealed).toBe(4);
+    expect(outcome.calls).toBe(5);
   });
 
   it('seals nothing to a machine that is not measured, unless told otherwise', async () => {

@@ -107,6 +107,7 @@ class Outcome:
         level = question["level"]
         self.options = {
             "simulated_root": question["root"],
+            "compact": question.get("compact", False),
             "edge_headers": {"authorization": f"Bearer {question['edge_key']}"},
             "on_verified": lambda proof: self.proofs.append(proof.exchange.endpoint),
             "on_session": lambda report: self.levels.append(report.level),

@@ -36,6 +36,7 @@ class Network:
         self.gateway = gateway
         self.mode = "as it is"
         self.calls = 0
+        self.bundles = 0
         self.kept = None
         self.http = httpx.Client(timeout=30)
         network = self
@@ -43,6 +44,9 @@ class Network:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 network.answer(self)
+
+            def do_GET(self):
+                network.serve_bundle(self)
 
             def log_message(self, *_):
                 pass
@@ -66,7 +70,7 @@ class Network:
             "without its end": lambda: text[: text.index(b"trav")],
             "of before": lambda: older,
             "cut": lambda: text,
-        }[self.mode]()
+        }.get(self.mode, lambda: text)()
         handler.send_response(response.status_code)
         handler.send_header("content-type", response.headers["content-type"])
         handler.send_header("content-length", str(len(changed)))
@@ -76,13 +80,26 @@ class Network:
         handler.close_connection = True
 
 
+    def serve_bundle(self, handler):
+        """A GET, which is for a bundle: no other one is made here."""
+        self.bundles += 1
+        response = self.http.get(self.gateway + handler.path.removeprefix("/v1"))
+        status = 404 if self.mode == "without its bundle" else response.status_code
+        content = response.content.replace(b"token", b"taken") if self.mode == "with another bundle" else response.content
+        handler.send_response(status)
+        handler.send_header("content-length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+
 class Outcome:
-    def __init__(self, network, root, min_level):
+    def __init__(self, network, root, min_level, compact):
         self.network = network
         self.text, self.arguments, self.finish = "", "", None
         self.proofs, self.refusals, self.failure = [], [], None
         self.options = {
             "simulated_root": root,
+            "compact": compact,
             "policy": Policy(min_level=min_level),
             "on_verified": lambda proof: self.proofs.append(proof.exchange.endpoint),
             "on_unproven": lambda error: self.refusals.append(error.code),
@@ -109,6 +126,7 @@ class Outcome:
             "refusals": self.refusals,
             "failure": self.failure,
             "calls": self.network.calls,
+            "bundles": self.network.bundles,
         }
 
 
@@ -251,8 +269,8 @@ def main():
         question = json.loads(line)
         url = question["url"]
         network = networks[url] = networks.get(url) or Network(url)
-        network.mode, network.calls = question["network"], 0
-        outcome = Outcome(network, question["root"], question["minLevel"])
+        network.mode, network.calls, network.bundles = question["network"], 0, 0
+        outcome = Outcome(network, question["root"], question["minLevel"], question.get("compact", False))
         try:
             asked = CLIENTS[question["client"]](question, outcome, network.url)
             if asked is not None:
