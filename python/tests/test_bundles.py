@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from datetime import timedelta
 from hashlib import sha256
@@ -24,6 +24,7 @@ from countersign_verify import (
     appraise_attestation,
     create_collateral,
     verify_attestation,
+    verify_many,
 )
 from countersign_verify.gpu import device_evidence
 from countersign_verify.gpu.spdm import report
@@ -344,6 +345,22 @@ def test_what_depends_on_the_bundle_only_is_computed_once(monkeypatch: pytest.Mo
     bundles.add(bundle)
     assert [code_of(compact, bundles) for _ in range(5)] == [None] * 5
     assert counts == {"parse_report": 1, "ecdsa_verify_raw": 1, "_read_shape": 1}
+
+
+def test_many_are_appraised_as_the_caller_asks_for_them() -> None:
+    taken: list[object] = []
+
+    def inputs() -> Iterator[object]:
+        for value in (sent(), batched()[0], "no JSON", batched()[0]):
+            taken.append(value)
+            yield value
+
+    bundles = Bundles()
+    bundles.add(batched()[1])
+    many = verify_many(inputs(), **options(), bundles=bundles)
+    assert next(many).report.valid
+    assert len(taken) == 1
+    assert [(one.index, one.report.valid) for one in many] == [(1, True), (2, False), (3, True)]
 
 
 def test_a_signature_that_does_not_verify_is_never_known() -> None:

@@ -9,7 +9,7 @@ print(verified.level, verified.exchange.response)
 ```
 """
 
-from .attestation import appraise_attestation, verify_attestation
+from .attestation import Appraised, appraise_attestation, verify_attestation, verify_many
 from .binding.batch import check_batch
 from .binding.exchange import is_transcript
 from .binding.input import attestation_in
@@ -62,6 +62,7 @@ __all__ = [
     "LEVELS",
     "NRAS_KEYS_URL",
     "PRODUCTS",
+    "Appraised",
     "Attestation",
     "BatchClaims",
     "Bundle",
@@ -115,6 +116,7 @@ __all__ = [
     "verify_attestation",
     "verify_cpu",
     "verify_evidence",
+    "verify_many",
     "verify_session",
     "verifying_async_client",
     "verifying_client",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -74,6 +74,30 @@ def verify_attestation(value: object, **options: Unpack[OptionFields]) -> Verifi
 def appraise_attestation(value: object, **options: Unpack[OptionFields]) -> VerificationReport:
     """As `verify_attestation`, but a failed check is in what is returned, and the signed texts are not."""
     return _run_checks(value, read_options(VerifyOptions(**options))).report
+
+
+@dataclass(frozen=True)
+class Appraised:
+    """One of many inputs, by its place among them."""
+
+    index: int
+    report: VerificationReport
+
+
+def verify_many(values: Iterable[object], **options: Unpack[OptionFields]) -> Iterator[Appraised]:
+    """
+    Appraises one input after the other, in their order, and takes the next when the caller asks for it: memory does not grow with
+    their number. Collateral, bundles and what was computed of them are shared.
+
+    ```python
+    options = {"collateral": create_collateral(online=True), "bundles": Bundles(load)}
+    for one in verify_many(attestations, **options):
+        print(one.index, one.report.valid)
+    ```
+    @raises TypeError as `verify_attestation`
+    """
+    for index, value in enumerate(values):
+        yield Appraised(index, appraise_attestation(value, **options))
 
 
 @dataclass(frozen=True)
