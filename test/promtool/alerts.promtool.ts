@@ -63,7 +63,7 @@ const TROUBLES: Readonly<Record<string, Trouble | 'down'>> = {
   },
   CountersignAttestationSlow: slow('countersign_attestation_duration_seconds', 'outcome="attested"'),
   CountersignGpuQueue: slow('countersign_attestation_phase_duration_seconds', 'phase="queue"'),
-  CountersignCanaryWrong: { 'countersign_canary{state="wrong"}': is(1) },
+  CountersignCanaryWrong: { 'countersign_canary_failed{check="sense"}': is(1) },
   CountersignStoreAway: { countersign_store_up: is(0) },
   CountersignAuditFailing: { countersign_audit_failing: is(1) },
   CountersignOverloaded: { 'countersign_refusals_total{code="overloaded"}': grows() },
