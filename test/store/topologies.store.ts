@@ -44,7 +44,7 @@ const find = (url: string, id: unknown, key: string) =>
 /** Two gateways over the store, with a key of a rate and a budget. */
 async function gateways(store: string): Promise<{ one: string; two: string; key: string }> {
   const key = `many-${keys++}`;
-  const env = { ATTESTATION_STORE_URL: store, ATTESTATION_STORE_TIMEOUT_MS: '1000' };
+  const env = { ATTESTATION_STORE_URL: store, limits: { attestation_store_timeout_ms: 1000 } };
   const limits = [`${key} tokens-per-day=1000 rps=1000 concurrent=0`];
   const one = await stage.gateway(env, limits);
   const two = await stage.gateway(env, limits);
