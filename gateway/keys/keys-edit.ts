@@ -52,14 +52,14 @@ export function withLimits(text: string, name: string, limits: KeyLimits): strin
 
 /** Returns the text without a key. @throws {KeyChangeError} */
 export function withoutKey(text: string, name: string): string {
-  const { keys: lines } = parseKeys(text);
+  const { keys } = parseKeys(text);
   named(text, name);
-  if (lines.length === 1)
+  if (keys.length === 1)
     throw new KeyChangeError(
       'would hold no key, and a gateway keeps its keys then: add another first, or stop the gateway',
     );
   // A plain key is named by its line number. Where there is one, an empty line replaces the removed one, so that no name changes.
-  return replaceLine(text, name, () => (lines.some((one) => one.plain) ? [''] : []));
+  return replaceLine(text, name, () => (keys.some((one) => one.plain) ? [''] : []));
 }
 
 /** @throws {KeyChangeError} */

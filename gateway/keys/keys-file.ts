@@ -3,7 +3,17 @@ import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, type GatewayConfig } from '../base/config.ts';
 import { followFiles, type ReadFollowed } from './followed-files.ts';
-import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
+import {
+  callerOf,
+  digestOf,
+  type KeyLimits,
+  type KeyLine,
+  type Keys,
+  NO_LIMITS,
+  OPEN,
+  type ParsedKeys,
+  tableOf,
+} from './keys.ts';
 
 // One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 tokens-per-day=100000 held-bytes=33554432 models=a,b admin`.
 // The line `* rps=5 streams=4 …` has what applies to each key whose own line says nothing.
@@ -126,12 +136,6 @@ export class KeysFileError extends Error {
   override readonly name = 'KeysFileError';
 }
 
-export interface ParsedKeys {
-  readonly keys: readonly KeyLine[];
-  /** Of the line `*`; null without one. */
-  readonly defaults: KeyLimits | null;
-}
-
 /**
  * @param again the gateway has keys already, so a file that may be half-written is refused.
  * @throws {KeysFileError} for an unreadable file, a bad line (named by its number), a name or key given twice, or no key at all.
@@ -224,8 +228,7 @@ export function loadKeys(
   return {
     authenticate: (headers) => callerOf(table as ReturnType<typeof tableOf>, headers),
     file: path,
-    use(text) {
-      const { keys, defaults } = parseKeys(text, max_body_bytes);
+    use({ keys, defaults }) {
       table = tableOf(keys, defaults ?? undefined);
     },
     close,

@@ -96,13 +96,20 @@ export function digestOf(key: string): Buffer {
   return hash('sha256', key, 'buffer');
 }
 
+/** What a keys file holds. */
+export interface ParsedKeys {
+  readonly keys: readonly KeyLine[];
+  /** Of the line `*`; null without one. */
+  readonly defaults: KeyLimits | null;
+}
+
 export interface Keys {
   /** @throws {Problem} invalid_api_key */
   authenticate(headers: IncomingHttpHeaders): Caller;
   /** The path of the keys file; null: there is none. */
   readonly file: string | null;
-  /** Uses the keys of this text at once, which the file holds now. @throws {KeysFileError} */
-  use(text: string): void;
+  /** Uses these keys at once, which the file holds now. */
+  use(parsed: ParsedKeys): void;
   close(): void;
 }
 

@@ -5,11 +5,12 @@ import * as z from 'zod';
 import { Problem } from '../base/problem.ts';
 import { bodyText, readBody } from '../http/body.ts';
 import type { Context, Middleware } from '../http/context.ts';
-import { ANYONE, type KeyLimits, type KeyLine, type Keys, NO_LIMITS } from '../keys/keys.ts';
+import { ANYONE, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, type ParsedKeys } from '../keys/keys.ts';
 import { KeyChangeError, named, readText, replaceFile, withKey, withLimits, withoutKey } from '../keys/keys-edit.ts';
 import { KeyLineError, KeysFileError, parseKeys, readSettings } from '../keys/keys-file.ts';
 
 interface KeysDeps {
+  readonly config: { readonly max_body_bytes: number };
   readonly keys: Keys;
   readonly log: Logger;
 }
@@ -48,17 +49,18 @@ export const adminOnly: Middleware = (c) => {
     );
 };
 
-export function keyRoutes({ keys, log }: KeysDeps) {
+export function keyRoutes({ config, keys, log }: KeysDeps) {
   /** Reads the file, writes what `change` returns, and uses it at once. */
   function edit<T>(c: Context, action: string, name: string, change: (text: string) => { text: string; result: T }): T {
     try {
       const file = keys.file as string;
       const before = readText(file) ?? '';
       const { text, result } = change(before);
-      if (!parseKeys(text).keys.some(({ limits }) => limits.admin))
+      const parsed = parsedAgain(text, config.max_body_bytes);
+      if (!parsed.keys.some(({ limits }) => limits.admin))
         throw new KeyChangeError('would hold no admin key: add another first, or use the command line');
       replaceFile(file, text);
-      keys.use(text);
+      keys.use(parsed);
       log.info({ id: c.env.id, key: c.env.caller.name, name }, `a key was ${action}`);
       return result;
     } catch (error) {
@@ -69,7 +71,11 @@ export function keyRoutes({ keys, log }: KeysDeps) {
   return {
     list(c: Context): Response {
       try {
-        return c.json({ keys: parseKeys(readText(keys.file as string) ?? '').keys.map(shown) });
+        const parsed = parseKeys(readText(keys.file as string) ?? '');
+        return c.json({
+          keys: parsed.keys.map(shown),
+          every_key: parsed.defaults === null ? null : countsOf(parsed.defaults),
+        });
       } catch (error) {
         throw problemOf(error, log);
       }
@@ -101,6 +107,17 @@ export function keyRoutes({ keys, log }: KeysDeps) {
     },
   };
 }
+
+/** The file was valid, so it is the change that is not. @throws {KeyLineError} */
+function parsedAgain(text: string, max_body_bytes: number): ParsedKeys {
+  try {
+    return parseKeys(text, max_body_bytes);
+  } catch (error) {
+    throw error instanceof KeysFileError ? new KeyLineError(error.message, { cause: error }) : error;
+  }
+}
+
+const countsOf = ({ models: _, admin: __, ...counts }: KeyLimits) => counts;
 
 /** A key as it is listed, without its hash. */
 function shown({ name, limits, plain }: KeyLine) {

@@ -89,6 +89,19 @@ describe('an admin key', () => {
     );
   });
 
+  it('leaves the line for every key as it is, lists it, and a new key has its limits', async () => {
+    writeFileSync(file, `* rps=1\n${keyLine('root admin rps=0')}\n`);
+    url = await gatewayWith({});
+    expect((await manage('GET')).json().every_key).toMatchObject({ rps: 1, tee: null });
+    const { key } = (await manage('POST', '', { name: 'alice' })).json();
+    const got = [];
+    for (let i = 0; i < 3; i++) got.push((await chat(url, CHAT, { authorization: `Bearer ${key}` })).status);
+    expect(got).toContain(429);
+    expect((await manage('DELETE', '/alice')).status).toBe(200);
+    expect(readFileSync(file, 'utf8')).toBe(`* rps=1\n${keyLine('root admin rps=0')}\n`);
+    expectError(await manage('POST', '', { name: 'a', held_bytes: 5 }), 400, 'invalid_request');
+  });
+
   it('changes what other gateways over the file know, within seconds', async () => {
     const other = await gatewayWith({});
     const { key } = (await manage('POST', '', { name: 'alice' })).json();
