@@ -23,13 +23,13 @@ import { registerBackends, registerGauges } from './gauges.ts';
 import { withinBudget } from './http/budget.ts';
 import type { Bindings, Env, Handler, Middleware } from './http/context.ts';
 import {
-  addressBounded,
   authenticated,
-  bounded,
   createExchangeMiddleware,
+  limitedByAddress,
+  limitedByKey,
+  limitedVerification,
   origins,
   preflight,
-  verifyBounded,
   withoutBody,
 } from './http/middleware.ts';
 import type { Keys } from './keys/keys.ts';
@@ -90,7 +90,7 @@ function createRoutes(deps: Deps): Hono<Env> {
   const on = (routes: Hono<Env>, methods: string, path: string, middleware: readonly Middleware[], handle: Handler) =>
     routes.on(methods.split(' '), path, exchange(path, middleware, handle));
   const open = [origins(deps)];
-  const admitted = [...open, authenticated(deps), bounded(deps)];
+  const admitted = [...open, authenticated(deps), limitedByKey(deps)];
   const bodiless = [...admitted, withoutBody];
   /** Middleware of the API's routes, which reject unsealed requests with SEALED=required. */
   const api = deps.config.sealed === 'required' ? [...open, sealedOnly, ...admitted.slice(open.length)] : admitted;
@@ -104,7 +104,7 @@ function createRoutes(deps: Deps): Hono<Env> {
     on(rest, 'ALL', path, open, only('GET'));
   }
   on(app, 'GET', '/openapi.json', open, openapi);
-  on(app, 'GET POST', VERIFY_PATH, [...open, verifyBounded(deps), verifyQuery], verify(deps));
+  on(app, 'GET POST', VERIFY_PATH, [...open, limitedVerification(deps), verifyQuery], verify(deps));
 
   const page = createPage();
   const collateral = createCollateralRoutes(deps);
@@ -121,7 +121,7 @@ function createRoutes(deps: Deps): Hono<Env> {
     on(app, 'GET', path, [...api, withoutBody], attestationById(deps));
     on(rest, 'ALL', path, api, only('GET'));
   }
-  const admin = [...open, authenticated(deps), adminOnly, bounded(deps)];
+  const admin = [...open, authenticated(deps), adminOnly, limitedByKey(deps)];
   const adminKeys = keyRoutes(deps);
   on(app, 'GET', '/admin/keys', [...admin, withoutBody], adminKeys.list);
   on(app, 'POST', '/admin/keys', admin, adminKeys.add);
@@ -143,7 +143,7 @@ function createRoutes(deps: Deps): Hono<Env> {
     app,
     'GET',
     '/v1/attestation/bundles/:sha256',
-    [...open, addressBounded(deps, 'bundles')],
+    [...open, limitedByAddress(deps, 'bundles')],
     attestationBundle(deps),
   );
   on(rest, 'ALL', '/v1/attestation/bundles/:sha256', admitted, only('GET'));
@@ -157,7 +157,7 @@ function createRoutes(deps: Deps): Hono<Env> {
       app,
       'POST',
       '/ohttp',
-      [...open, addressBounded(deps, 'sealed requests')],
+      [...open, limitedByAddress(deps, 'sealed requests')],
       sealed(deps, deps.sealing, (request, bindings: Bindings) => app.fetch(request, bindings)),
     );
     on(rest, 'ALL', '/ohttp', open, only('POST'));

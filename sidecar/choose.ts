@@ -95,7 +95,7 @@ const INSTALLATION_FAILURES: ReadonlySet<Reason | null> = new Set<Reason>([
 /** A named attester must run. */
 const NOTHING: typeof INSTALLATION_FAILURES = new Set();
 
-/** nvattest's evidence is of GPUs alone, and behind NVSwitches these must be attested too. */
+/** nvattest's evidence is of GPUs only, and behind NVSwitches these must be attested too. */
 async function withoutSwitches(make: () => Promise<Attester>): Promise<Attester> {
   if (existsSync(SWITCH_CONTROL)) throw refusal('protected_pcie', 'nvattest attests no NVSwitches here');
   return make();

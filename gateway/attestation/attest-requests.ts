@@ -7,7 +7,7 @@ import { delayAfter } from '../base/backoff.ts';
 import { Problem } from '../base/problem.ts';
 import { ClientGone } from '../http/body.ts';
 import { createPermits, type Permits } from '../limits/concurrency.ts';
-import { type Attested, type Members, type Refusal, SessionChanged, type Sidecar } from './interfaces.ts';
+import { type Attested, type Refusal, SessionChanged, type Sidecar, type TokenAndEvidence } from './interfaces.ts';
 import { type Checker, type Sessions, timedOut, unavailable, unchecked } from './sessions.ts';
 import type { AttestedFrame, Link } from './sidecar-link.ts';
 
@@ -29,7 +29,7 @@ export interface AttestRequestOptions {
   readonly batches?: boolean;
 }
 
-/** A settled entry drops its references: a table that the Map has outgrown may still refer to it until the next major collection. */
+/** A settled entry drops its references, because V8 may keep the Map's old table until the next major collection. */
 interface Pending {
   raw: Uint8Array;
   readonly digest: Nonce;
@@ -176,7 +176,7 @@ export class AttestRequests {
     else if (answers.some(({ batch, request }) => batch !== null && request.batch === null))
       refusal = { code: 'batch_refused', message: 'it put an answer into a batch that may share no nonce' };
     else if (signed.includes(undefined))
-      refusal = { code: 'cpu_missing', message: 'the session of its processor is none that it has sent' };
+      refusal = { code: 'cpu_missing', message: 'it signed in a session that it never sent, or whose check failed' };
     else if (answers.some(({ cpu, request }) => cpu !== null && cpu.session !== request.session))
       refusal = { code: 'session_mismatch', message: 'it signed in another session than the one that raw names' };
     else {
@@ -189,12 +189,12 @@ export class AttestRequests {
     }
     if (refusal === null) this.#options.onSigned?.(answers.length, answers[0]?.batch === null ? 'strict' : 'batch');
     // Copied, because the frame's buffer holds more.
-    const shared: Members = { nonce, json: Buffer.from(members.subarray(1, -1)) };
+    const shared: TokenAndEvidence = { nonce, json: Buffer.from(members.subarray(1, -1)) };
     const genuine = simulatedRoot === null;
     for (const [i, { request, batch, phases }] of answers.entries())
       if (refusal === null)
         request.resolve({ batch, members: shared, cpu: signed[i] ?? null, phases, devices, genuine });
-      else request.reject(unavailable(`What the sidecar answered does not hold: ${refusal.message}.`));
+      else request.reject(unavailable(`The sidecar’s attestation failed a check: ${refusal.message}.`));
     return refusal;
   }
 

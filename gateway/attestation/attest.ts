@@ -6,19 +6,19 @@ import type { Body, Draft, Folded } from '../threads/jobs.ts';
 import type { Offload } from '../threads/offload.ts';
 import { bundleOf, compactJson, wholeJson } from './bundle.ts';
 import {
+  type AttestationParts,
   type Attested,
   type AttestedExchange,
   type Attestor,
-  type Members,
-  type Proof,
   SessionChanged,
   type Sidecar,
   type Store,
+  type TokenAndEvidence,
 } from './interfaces.ts';
 import { timedOut } from './sessions.ts';
 
 const COMMA = Buffer.from(',');
-const NO_MEMBERS: Members = { nonce: '', json: EMPTY };
+const NO_MEMBERS: TokenAndEvidence = { nonce: '', json: EMPTY };
 /** Backoff between drafts, for a sidecar whose session changes again and again. */
 const REDRAFT = { min_ms: 10, max_ms: 1_000 };
 
@@ -60,7 +60,7 @@ export function createAttestor(offload: Offload, sidecar: Sidecar, store: Store,
       const level = !genuine ? 'none' : cpu === null ? 'gpu' : 'gpu+cpu';
       watch.attested(phases, batch?.tree_size ?? null, { nonce: members.nonce, devices, level });
       const nonce = Buffer.from(`"nonce":"${members.nonce}"`);
-      const proof: Proof = {
+      const proof: AttestationParts = {
         start: Buffer.concat(batch === null ? [start, nonce, COMMA, members.json] : [start, nonce]),
         own: batch === null ? '' : `,"batch":${JSON.stringify(batch)}`,
         signed: cpu === null ? null : { session: cpu.session.id, signature: cpu.signature },

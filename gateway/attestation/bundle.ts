@@ -2,15 +2,15 @@
 // token and evidence of a batch, the processor's session, or both. Each attestation is kept in parts, from which both forms are written.
 import { hash } from 'node:crypto';
 import { EMPTY } from '../base/bytes.ts';
-import type { Bundle, Members, Proof, Session } from './interfaces.ts';
+import type { AttestationParts, Bundle, Session, TokenAndEvidence } from './interfaces.ts';
 
-const bundles = new WeakMap<Members | Session, Map<Session | null, Bundle>>();
+const bundles = new WeakMap<TokenAndEvidence | Session, Map<Session | null, Bundle>>();
 
 /**
  * The bundle of all attestations with these members and this session: made once.
  * @param members token and evidence of a batch; null: they are not shared.
  */
-export function bundleOf(members: Members | null, session: Session | null): Bundle | null {
+export function bundleOf(members: TokenAndEvidence | null, session: Session | null): Bundle | null {
   const key = members ?? session;
   if (key === null) return null;
   const known = bundles.get(key) ?? new Map<Session | null, Bundle>();
@@ -20,7 +20,7 @@ export function bundleOf(members: Members | null, session: Session | null): Bund
   return made;
 }
 
-function makeBundle(members: Members | null, session: Session | null): Bundle {
+function makeBundle(members: TokenAndEvidence | null, session: Session | null): Bundle {
   const own = members === null ? EMPTY : Buffer.concat([Buffer.from('{'), members.json]);
   const cpu = session === null ? '}' : `${members === null ? '{' : ','}"cpu":${session.cpu}}`;
   const json = Buffer.concat([own, Buffer.from(cpu)]);
@@ -28,7 +28,7 @@ function makeBundle(members: Members | null, session: Session | null): Bundle {
 }
 
 /** The short form, for clients that ask for it. An attestation that shares nothing is whole. */
-export function compactJson(proof: Proof): Buffer<ArrayBuffer> {
+export function compactJson(proof: AttestationParts): Buffer<ArrayBuffer> {
   const { start, own, signed, bundle } = proof;
   if (bundle === null) return wholeJson(proof);
   const cpu =
@@ -37,7 +37,7 @@ export function compactJson(proof: Proof): Buffer<ArrayBuffer> {
 }
 
 /** The form that stands for itself: the bundle's members are written into it. */
-export function wholeJson({ start, own, signed, bundle }: Proof): Buffer<ArrayBuffer> {
+export function wholeJson({ start, own, signed, bundle }: AttestationParts): Buffer<ArrayBuffer> {
   if (bundle === null) return Buffer.concat([start, Buffer.from(`${own}}`)]);
   const { json, cpu_at } = bundle;
   // A bundle's first member follows the brace, in the attestation a comma.

@@ -57,7 +57,7 @@ export interface Attestor {
 export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
 
 /** Token and evidence of an attestation. All responses of a batch share one object. */
-export interface Members {
+export interface TokenAndEvidence {
   readonly nonce: string;
   /** The members `token` and `evidence` as JSON without braces, in UTF-8. */
   readonly json: Buffer<ArrayBuffer>;
@@ -74,7 +74,7 @@ export interface Bundle {
 }
 
 /** An attestation in parts. */
-export interface Proof {
+export interface AttestationParts {
   /** `{"raw":…,"nonce":"…"`, and of a strict one `,"token":…,"evidence":…`. */
   readonly start: Buffer<ArrayBuffer>;
   /** `,"batch":{…}`; empty for a strict one. */
@@ -91,7 +91,7 @@ export interface Store {
   /** Registers an id of the completion while its stream runs. Until {@link keep}, another response's attestation under it stays. */
   name(owner: Owner, id: string, completionId: string): void;
   /** Stores the attestation under its id, `completionId` and all registered ids, and its bundle once for all that share it. */
-  keep(owner: Owner, id: string, completionId: string | null, proof: Proof, compact: boolean): void;
+  keep(owner: Owner, id: string, completionId: string | null, proof: AttestationParts, compact: boolean): void;
   drop(owner: Owner, id: string): void;
   /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
@@ -109,7 +109,7 @@ export interface Attested {
   /** Merkle proof of raw under the nonce; null: the nonce is the SHA-256 of raw. */
   readonly batch: Batch | null;
   /** One object for all responses of a batch. The caller drops it after use. */
-  members: Members;
+  members: TokenAndEvidence;
   /** The session, and its key's signature over this response; null where no processor signs. */
   readonly cpu: { readonly session: Session; readonly signature: string } | null;
   readonly phases: Phases | undefined;

@@ -10,10 +10,10 @@ import type { FailureCode } from '../../verify/index.ts';
 import { CheckFailure } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';
 import { delayAfter } from '../base/backoff.ts';
-import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../base/bounds.ts';
+import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../base/memory-bounds.ts';
 import { Problem } from '../base/problem.ts';
 import { createPermits, OwnerLimit } from '../limits/concurrency.ts';
-import { ThreadQueue, type Waiter } from '../threads/offload.ts';
+import { JobQueue, type Waiter } from '../threads/offload.ts';
 import { Thread } from '../threads/thread.ts';
 import type { Session, SessionEnds, Sidecar } from './interfaces.ts';
 import type { Link } from './sidecar-link.ts';
@@ -123,7 +123,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>): Sessions
         const session = sessionOf(await promise);
         const job = { session: wholeSession(session), simulatedRoot, challenge };
         const refusal = await checker.checkSession(job).catch(unchecked);
-        if (refusal !== null) throw unavailable(`The sidecar's session does not hold: ${refusal.message}.`);
+        if (refusal !== null) throw unavailable(`The sidecar’s session failed a check: ${refusal.message}.`);
         return session;
       } finally {
         clearTimeout(timer);
@@ -193,7 +193,7 @@ type Challenges = (challenge: string, waiter: Waiter, address: string) => Promis
 
 export function createChallenges(sidecar: Pick<Sidecar, 'challenge'>, timeout_ms: number): Challenges {
   const permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING });
-  const queue = new ThreadQueue(permits, 'Too many challenges wait.');
+  const queue = new JobQueue(permits, 'Too many challenges wait.');
   const ofKey = new OwnerLimit(MAX_OF_KEY, 'challenges of one API key or address');
   const ofAddress = new OwnerLimit(MAX_OF_ADDRESS, 'challenges from one address');
 

@@ -2,7 +2,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Owner } from '../keys/keys.ts';
 import { compactJson, wholeJson } from './bundle.ts';
-import type { Kept, Proof, Store } from './interfaces.ts';
+import type { AttestationParts, Kept, Store } from './interfaces.ts';
 
 // The store of attestations, for clients that drop unknown members. An attestation is found by its owner, under our id and the
 // completion's.
@@ -18,7 +18,7 @@ const PENDING = { state: 'pending' } as const;
  * An attestation, or a bundle by its hash. An attestation is stored under the gateway's id; under each id of the completion, the key of
  * that entry is stored.
  */
-type Entry = { readonly proof: Proof; readonly compact: boolean } | Buffer<ArrayBuffer>;
+type Entry = { readonly proof: AttestationParts; readonly compact: boolean } | Buffer<ArrayBuffer>;
 /** Bytes that an entry costs beside its text. */
 const ENTRY_BYTES = 512;
 

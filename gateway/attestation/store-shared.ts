@@ -6,7 +6,7 @@ import { Problem } from '../base/problem.ts';
 import type { Connection } from '../base/store-connection.ts';
 import type { Owner } from '../keys/keys.ts';
 import { compactJson, wholeJson } from './bundle.ts';
-import type { Bundle, Kept, Proof, Store } from './interfaces.ts';
+import type { AttestationParts, Bundle, Kept, Store } from './interfaces.ts';
 import type { MemoryStore } from './store-memory.ts';
 
 interface SharedOptions {
@@ -38,7 +38,7 @@ const keyOf = (owner: Owner, id: string) => `countersign:attestation:${hash('sha
 const bundleKey = (sha256: string) => `countersign:bundle:${sha256}`;
 
 /** The first line of an attestation in parts. */
-interface Parts extends Pick<Proof, 'own' | 'signed'> {
+interface Parts extends Pick<AttestationParts, 'own' | 'signed'> {
   readonly compact: boolean;
   readonly bundle: Pick<Bundle, 'sha256' | 'cpu_at'> | null;
 }
@@ -72,7 +72,11 @@ function createEntries(connection: Connection, attestation_ttl_ms: number) {
     return done;
   }
 
-  async function setProof(key: string, { start, own, signed, bundle }: Proof, compact: boolean): Promise<void> {
+  async function setProof(
+    key: string,
+    { start, own, signed, bundle }: AttestationParts,
+    compact: boolean,
+  ): Promise<void> {
     if (bundle !== null) await setBundle(bundle);
     const shared = bundle === null ? null : { sha256: bundle.sha256, cpu_at: bundle.cpu_at };
     const head = JSON.stringify({ own, signed, compact, bundle: shared } satisfies Parts);

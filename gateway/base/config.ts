@@ -17,7 +17,7 @@ import {
   socketPath,
   wholeNumber,
 } from '../../node/settings.ts';
-import { derivedFrom, LIMITS, type Limits, REMOVED } from './constants.ts';
+import { derivedFrom, LIMITS, type Limits, REMOVED } from './limits.ts';
 import { storeAddress } from './store-url.ts';
 import { originOf } from './target.ts';
 

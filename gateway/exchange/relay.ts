@@ -253,7 +253,7 @@ export function headersOf(head: ResponseHead, stream: boolean): Headers {
   return stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers);
 }
 
-// Delivers a response as it arrives, without tee. Nothing is parsed, held or added, but for the usage that the gateway asked for.
+// Delivers a response as it arrives, without tee. Its only change: the usage chunk that the gateway requested is removed.
 
 /** @param usageAsked the client did not ask for the chunk with the usage of its stream, so it is taken out. */
 export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange, usageAsked = false): Delivery {

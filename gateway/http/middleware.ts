@@ -134,7 +134,7 @@ function mayHold(permit: ConcurrencyPermit, bytes: number): boolean {
 /**
  * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate applies.
  */
-export function bounded({ concurrency, rates, telemetry }: AdmissionDeps): Middleware {
+export function limitedByKey({ concurrency, rates, telemetry }: AdmissionDeps): Middleware {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
@@ -149,7 +149,7 @@ export function bounded({ concurrency, rates, telemetry }: AdmissionDeps): Middl
 }
 
 /** The verify endpoint needs no API key, so each client address has a rate. The verifier shares its capacity among addresses too. */
-export function verifyBounded({ config, rates }: AdmissionDeps): Middleware {
+export function limitedVerification({ config, rates }: AdmissionDeps): Middleware {
   return async (c) => {
     const { incoming, outgoing } = c.env;
     const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
@@ -166,7 +166,7 @@ export function verifyBounded({ config, rates }: AdmissionDeps): Middleware {
 const MAX_KEYLESS_PER_SECOND = 200;
 
 /** Limits requests whose API key is not known yet, or needs none, by the client's address. They are counted in this process. */
-export function addressBounded({ config }: AdmissionDeps, subject: string): Middleware {
+export function limitedByAddress({ config }: AdmissionDeps, subject: string): Middleware {
   const rates = createRates(inMemory);
   return async (c) => {
     const { incoming, outgoing } = c.env;

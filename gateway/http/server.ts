@@ -13,7 +13,7 @@ import type { Duplex } from 'node:stream';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { where } from '../../node/log.ts';
-import { MAX_UNSERVED_BYTES } from '../base/bounds.ts';
+import { MAX_UNSERVED_BYTES } from '../base/memory-bounds.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { isHost, originForm } from '../base/target.ts';
 import { commonHeaders, newId } from './body.ts';
@@ -43,7 +43,7 @@ type Fetch = Parameters<typeof getRequestListener>[0];
 interface Exchange {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
-  /** The bytes that had been read by then. Requests that came in one read are behind one another. */
+  /** Bytes read from the connection when this request began. Two requests with the same value arrived in one read. */
   readonly bytes_read: number;
 }
 
@@ -172,7 +172,7 @@ function faultOf(incoming: IncomingMessage): Problem | null {
   if (coding !== undefined && (!http11 || coding.toLowerCase() !== 'chunked'))
     return new Problem('invalid_request', 'The only transfer-encoding here is chunked, in HTTP/1.1.');
   const target = originForm(incoming.method ?? 'GET', incoming.url ?? '');
-  if (target === null) return new Problem('invalid_request', 'The request target is none that is served here.');
+  if (target === null) return new Problem('invalid_request', 'The request target is not valid.');
   incoming.url = target;
   return null;
 }
@@ -223,9 +223,7 @@ function entity(body: string) {
 function unexpectedError(error: unknown, log: Logger): Response {
   const refused = error instanceof RequestError;
   if (!refused) log.error(where(error), 'internal error');
-  const problem = refused
-    ? new Problem('invalid_request', 'The request target is none that is served here.')
-    : asProblem(error);
+  const problem = refused ? new Problem('invalid_request', 'The request target is not valid.') : asProblem(error);
   return new Response(JSON.stringify(problem.body), {
     status: problem.status,
     headers: { ...commonHeaders(newId()), 'content-type': 'application/json' },

@@ -1,6 +1,7 @@
 // Concurrency limits: counts requests, streams and requests with tee, in total and per key, in this process.
-import { largestRequest } from '../base/bounds.ts';
+
 import type { GatewayConfig } from '../base/config.ts';
+import { largestRequest } from '../base/memory-bounds.ts';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/keys.ts';
 

@@ -2,6 +2,7 @@
 import { totalmem } from 'node:os';
 import { getHeapStatistics } from 'node:v8';
 import type { Logger } from 'pino';
+import { ConfigError, type GatewayConfig } from '../base/config.ts';
 import {
   CHECKING_HEAP_MB,
   CHECKING_YOUNG_HEAP_MB,
@@ -11,8 +12,7 @@ import {
   OFFLOAD_YOUNG_HEAP_MB,
   type VerifierSizes,
   verifierBounds,
-} from '../base/bounds.ts';
-import { ConfigError, type GatewayConfig } from '../base/config.ts';
+} from '../base/memory-bounds.ts';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;

@@ -18,8 +18,8 @@ import {
 } from '../../sealed/index.ts';
 import type { Sidecar } from '../attestation/interfaces.ts';
 import { noSession, unavailable } from '../attestation/sessions.ts';
-import { MAX_UNOPENED, MAX_UNOPENED_OF_ADDRESS } from '../base/bounds.ts';
 import type { GatewayConfig } from '../base/config.ts';
+import { MAX_UNOPENED, MAX_UNOPENED_OF_ADDRESS } from '../base/memory-bounds.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { mediaType } from '../exchange/relay.ts';
 import { ClientGone, commonHeaders, newId } from '../http/body.ts';

@@ -135,7 +135,7 @@ const ONCE = new Set(['authorization', 'x-api-key', 'content-length', 'content-t
 
 /** The head of an opened request, checked as the server checks other heads. @throws {Problem} */
 export function headOf({ method, authority, path, fields }: RequestHead): OpenedHead {
-  if (!/^\/[!-~]*$/.test(path)) throw new Problem('invalid_request', 'The request target is none that is served here.');
+  if (!/^\/[!-~]*$/.test(path)) throw new Problem('invalid_request', 'The request target is not valid.');
   const route = decodedPath(path);
   if (!route.startsWith('/v1/') && route !== VERIFY_PATH)
     throw new Problem('not_found', 'Sealed requests are for what is under /v1, and for the verify endpoint.');

@@ -1,7 +1,7 @@
 // Runs the work on bodies: a small body is handled at once, a large one on a worker thread.
 
-import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../base/bounds.ts';
 import { bufferOf, MANY_BYTES } from '../base/bytes.ts';
+import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../base/memory-bounds.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
 import type { Outgoing } from '../http/body.ts';
 import { ClientGone } from '../http/body.ts';
@@ -39,7 +39,7 @@ const MAX_WAITING = 4096;
 
 const clientLeft = () => new ClientGone('the client left before it was its turn');
 
-export class ThreadQueue {
+export class JobQueue {
   readonly #permits: Permits;
   readonly #full: string;
   readonly #waiting = new Set<(error: Error) => void>();
@@ -154,7 +154,7 @@ export function createOffload(): Offload {
     { resourceLimits: { maxOldGenerationSizeMb: OFFLOAD_HEAP_MB, maxYoungGenerationSizeMb: OFFLOAD_YOUNG_HEAP_MB } },
     IDLE_MS,
   );
-  const queue = new ThreadQueue();
+  const queue = new JobQueue();
 
   async function runOnThread<K extends Kind>(
     kind: K,

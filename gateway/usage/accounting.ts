@@ -1,4 +1,4 @@
-// Accounts for each request but GET that reached the backend: usage of its key, its metrics, and its line in the audit log.
+// Accounts for each request except GET that reached the backend: usage of its key, its metrics, and its line in the audit log.
 import { Counter, type Registry } from 'prom-client';
 import type { Caller } from '../keys/keys.ts';
 import type { AuditLog } from './audit-log.ts';

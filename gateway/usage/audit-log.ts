@@ -1,4 +1,4 @@
-// The audit log: one JSON line for each request but GET that reached the backend, never its content. Each line holds the SHA-256 of the
+// The audit log: one JSON line for each request except GET that reached the backend, never its content. Each line holds the SHA-256 of the
 // line before it, by which `countersign audit check` finds a line that was removed or changed.
 import { hash } from 'node:crypto';
 import {

@@ -30,7 +30,7 @@ export interface UsageBook {
   tokensToday(key: string): number;
   /** Reserves tokens of today for a request, until its release. */
   reserve(key: string, id: string, wanted: Wanted): Reserved | Promise<Reserved>;
-  /** Call this after `add`, so that the tokens are never counted as neither. */
+  /** Call `add` first. Otherwise the tokens are for a moment neither reserved nor used. */
   release(key: string, id: string): void;
   close(): void | Promise<void>;
 }

@@ -1,13 +1,13 @@
 // The verifier is open to everyone, so its memory and threads are limited and shared fairly between addresses.
 import type { FailureCode, Jwks, Policy } from '../../verify/index.ts';
-import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../base/bounds.ts';
 import { MANY_BYTES } from '../base/bytes.ts';
 import type { GatewayConfig } from '../base/config.ts';
+import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../base/memory-bounds.ts';
 import { Problem } from '../base/problem.ts';
 import type { BodyLimits, Outgoing } from '../http/body.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/concurrency.ts';
 import { type Share, Shares } from '../limits/shares.ts';
-import { ThreadQueue, type Waiter } from '../threads/offload.ts';
+import { JobQueue, type Waiter } from '../threads/offload.ts';
 import { Thread, ThreadEnded } from '../threads/thread.ts';
 
 // The job of the verifier's thread, and its result.
@@ -66,13 +66,13 @@ class VerifierQueue {
   readonly shares: Shares;
   readonly #options: QueueOptions;
   readonly #thread: Thread<Job, Verdict | null>;
-  readonly #queue: ThreadQueue;
-  readonly #addresses = new Map<string, { readonly queue: ThreadQueue; callers: number }>();
+  readonly #queue: JobQueue;
+  readonly #addresses = new Map<string, { readonly queue: JobQueue; callers: number }>();
   #closed = false;
 
   constructor(options: QueueOptions) {
     this.#options = options;
-    this.#queue = new ThreadQueue(options.permits);
+    this.#queue = new JobQueue(options.permits);
     this.shares = new Shares(options.max_bytes);
     this.#thread = new Thread(new URL('./worker.ts', import.meta.url), {
       workerData: options.worker,
@@ -111,7 +111,7 @@ class VerifierQueue {
   }
 
   #addAddress(address: string) {
-    const entry = { queue: new ThreadQueue(createPermits(this.#options.per_address)), callers: 0 };
+    const entry = { queue: new JobQueue(createPermits(this.#options.per_address)), callers: 0 };
     this.#addresses.set(address, entry);
     return entry;
   }

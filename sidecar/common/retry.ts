@@ -1,9 +1,8 @@
 // The one retry policy of the sidecar: what is retried, how often, and after which delays.
 //
-// The scheduler retries an attestation twice, which mends what passes within a second. It retries none for which a service named a time
-// (Retry-After): the gateway is told that time. Where the attempts are used up, the gateway is told RETRY_AFTER_MS.attester, and asks
-// again until its own deadline, because a response that waits for its attestation is lost otherwise; each of these is a new attestation
-// with three attempts, in order of arrival behind the requests of others.
+// The scheduler makes three attempts at an attestation. If a service sent Retry-After, it makes no further one and passes that time on.
+// After the last attempt it sends RETRY_AFTER_MS.attester, and the gateway repeats the request until its own deadline, because a response
+// without an attestation is lost. Each repetition is a new attestation, behind the requests that arrived before it.
 //
 // Everything else is retried in one place each:
 //   an attester that cannot attest: signing/circuit-breaker.ts, one attempt at each trial

@@ -51,9 +51,9 @@ export interface Sessions {
   /** Resolves when the first session was made, or the first attempt failed. */
   readonly ready: Promise<void>;
   /**
-   * The signer of a response whose raw names this session: it signs in it, also when a later session has replaced it meanwhile.
-   * @param named the session's id; null: raw names none. @returns null where there is no session and none is required.
-   * @throws {SessionChanged} for every session but the current one. @throws {AttesterError} a session is required and there is none.
+   * Returns the signer of the current session. It keeps signing in that session after a renewal.
+   * @param named the session that raw names; null: none. @returns null where there is no session and none is required.
+   * @throws {SessionChanged} if `named` is not the current session. @throws {AttesterError} a session is required and there is none.
    */
   signerIn(named: string | null): Signer | null;
   /**

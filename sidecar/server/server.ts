@@ -251,7 +251,7 @@ function createSharedKeys(sessions: Sessions | null) {
   const sharing = new Set<GatewayConnection>();
   let shared: SharedKeys | null = null;
   return {
-    /** The first proposal after the current version wins. A random first number is no other sidecar's, which gateways may still name. */
+    /** The first proposal for the current version wins. The first version is random, so that a version from another sidecar does not match. */
     receive(connection: GatewayConnection, { hpke, seeds, after }: KeysFrame): void {
       if (seeds === null) return sessions?.setKeys(hpke);
       sharing.add(connection);

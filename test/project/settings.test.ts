@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { schema as gateway, loadConfig } from '../../gateway/base/config.ts';
-import { derivedFrom, LIMITS, REMOVED as OF_GATEWAY } from '../../gateway/base/constants.ts';
+import { derivedFrom, LIMITS, REMOVED as OF_GATEWAY } from '../../gateway/base/limits.ts';
 import { REMOVED as OF_SIDECAR, schema as sidecar } from '../../sidecar/common/config.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
 import { eventually } from '../support/harness.ts';

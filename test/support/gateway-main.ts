@@ -1,5 +1,5 @@
 // The gateway's process with other constants, as JSON in TEST_LIMITS, which nothing but this entry reads.
-import { LIMITS } from '../../gateway/base/constants.ts';
+import { LIMITS } from '../../gateway/base/limits.ts';
 
 const limits = JSON.parse(process.env.TEST_LIMITS ?? '{}') as Partial<typeof LIMITS>;
 for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw new Error(`no constant of the gateway: ${name}`);

@@ -9,7 +9,7 @@ import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { createSimulatedAttester } from '../../demo/twin/gpu.ts';
 import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/base/config.ts';
-import type { Limits } from '../../gateway/base/constants.ts';
+import type { Limits } from '../../gateway/base/limits.ts';
 import { createHttpServer } from '../../gateway/http/server.ts';
 import { createPermits } from '../../gateway/limits/concurrency.ts';
 import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';

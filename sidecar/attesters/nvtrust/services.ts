@@ -23,7 +23,7 @@ import type { ProgramEnvironment } from '../../common/program.ts';
 interface KeptServicesOptions {
   /** Names the services as the SDK does (NV_RIM_URL, NV_OCSP_URL); NVIDIA's by default. */
   readonly environment: ProgramEnvironment;
-  /** Where documents are kept across restarts; null: in memory alone. */
+  /** Where documents are kept across restarts; null: only in memory. */
   readonly store: KeptFiles<'rim' | 'ocsp'> | null;
   readonly fetch: typeof globalThis.fetch;
   readonly clock?: () => Date;
@@ -183,7 +183,7 @@ async function respond(request: IncomingMessage, response: ServerResponse, path:
     const rim = Buffer.from(await sources.rim(id, headers.authorization)).toString('base64');
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ id, rim }));
   } catch (error) {
-    // The worker learns the status alone, and names the service that it asked.
+    // The worker learns only the status, and names the service that it asked.
     response.writeHead(error instanceof Status ? error.code : BAD_GATEWAY).end();
   }
 }

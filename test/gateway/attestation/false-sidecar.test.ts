@@ -184,7 +184,7 @@ describe('a false sidecar', () => {
     const got = await chat(url, TEE);
     expectError(got, 503, 'attestation_unavailable');
     expect(got.headers['retry-after']).toBeDefined();
-    expect(got.json().error.message).toMatch(/^What the sidecar answered does not hold: /);
+    expect(got.json().error.message).toMatch(/^The sidecar’s attestation failed a check: /);
     expect(await health()).toMatchObject({ status: 'refused', attester: null, refused: { code } });
     expect(lines.map((line) => JSON.parse(line))).toContainEqual(
       expect.objectContaining({ msg: 'sidecar', state: 'refused', code }),

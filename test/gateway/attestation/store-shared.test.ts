@@ -1,14 +1,19 @@
 import { hash } from 'node:crypto';
 import { afterEach, expect, it, vi } from 'vitest';
 import { bundleOf } from '../../../gateway/attestation/bundle.ts';
-import type { Bundle, Proof } from '../../../gateway/attestation/interfaces.ts';
+import type { AttestationParts, Bundle } from '../../../gateway/attestation/interfaces.ts';
 import { createMemoryStore } from '../../../gateway/attestation/store-memory.ts';
 import { createSharedStore } from '../../../gateway/attestation/store-shared.ts';
 import type { Client, Connection } from '../../../gateway/base/store-connection.ts';
 import type { Owner } from '../../../gateway/keys/keys.ts';
 
 /** An attestation that shares nothing. */
-const alone = (json: string): Proof => ({ start: Buffer.from(json.slice(0, -1)), own: '', signed: null, bundle: null });
+const alone = (json: string): AttestationParts => ({
+  start: Buffer.from(json.slice(0, -1)),
+  own: '',
+  signed: null,
+  bundle: null,
+});
 const OWNER = 'owner' as Owner;
 const options = { attestation_ttl_ms: 3_600_000, max_answer_ms: 3_600_000, attest_timeout_ms: 60_000 };
 

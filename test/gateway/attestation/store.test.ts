@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Proof } from '../../../gateway/attestation/interfaces.ts';
+import type { AttestationParts } from '../../../gateway/attestation/interfaces.ts';
 import { createMemoryStore, type MemoryStore } from '../../../gateway/attestation/store-memory.ts';
 import type { Owner } from '../../../gateway/keys/keys.ts';
 
@@ -10,7 +10,7 @@ const open = (bytes: number, ttl_ms = 60_000) =>
 /** A text that says whose it is, in every byte. */
 const text = (n: number, length: number) => Buffer.alloc(length, `${n},`);
 /** An attestation that shares nothing: the text, and the brace that ends it. */
-const proof = (start: Buffer<ArrayBuffer>): Proof => ({ start, own: '', signed: null, bundle: null });
+const proof = (start: Buffer<ArrayBuffer>): AttestationParts => ({ start, own: '', signed: null, bundle: null });
 const whole = (start: Buffer) => Buffer.concat([start, Buffer.from('}')]);
 const found = (store: MemoryStore, id: string) => {
   const kept = store.find(OWNER, id);

@@ -5,11 +5,11 @@ import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { ClientGone, readBody } from '../../../gateway/http/body.ts';
 import type { Context } from '../../../gateway/http/context.ts';
-import { verifyBounded } from '../../../gateway/http/middleware.ts';
+import { limitedVerification } from '../../../gateway/http/middleware.ts';
 import { ANYONE } from '../../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../../gateway/limits/concurrency.ts';
 
-type AdmissionDeps = Parameters<typeof verifyBounded>[0];
+type AdmissionDeps = Parameters<typeof limitedVerification>[0];
 
 const LIMITS = {
   max_concurrent_requests: 10,
@@ -59,7 +59,7 @@ describe('a verification whose client has gone', () => {
   it('is not begun', async () => {
     const config = { max_verify_per_second: 1, write_stall_ms: 1_000 };
     const rates = { take: async () => ({ allowed: true, limit: 1, remaining: 0, reset_ms: 1 }) };
-    const step = verifyBounded({ config, rates } as unknown as AdmissionDeps);
+    const step = limitedVerification({ config, rates } as unknown as AdmissionDeps);
     const context = (destroyed: boolean) =>
       ({
         env: {

@@ -1,7 +1,7 @@
 // What clients send without being served is bounded for all of them together: the one who has most of it is let go.
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { MAX_UNSERVED_BYTES } from '../../../gateway/base/bounds.ts';
+import { MAX_UNSERVED_BYTES } from '../../../gateway/base/memory-bounds.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { CHAT, chat } from '../../support/client.ts';
 import { eventually } from '../../support/harness.ts';

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { MAX_UNOPENED_OF_ADDRESS } from '../../../gateway/base/bounds.ts';
 import { loadConfig } from '../../../gateway/base/config.ts';
-import { LIMITS } from '../../../gateway/base/constants.ts';
+import { LIMITS } from '../../../gateway/base/limits.ts';
+import { MAX_UNOPENED_OF_ADDRESS } from '../../../gateway/base/memory-bounds.ts';
 import { STATUS } from '../../../gateway/base/problem.ts';
 import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../../gateway/http/server.ts';
 import { MAX_MESSAGES } from '../../../proto/openai.ts';

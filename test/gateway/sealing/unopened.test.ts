@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { MAX_UNOPENED, MAX_UNOPENED_BYTES, MAX_UNOPENED_OF_ADDRESS } from '../../../gateway/base/bounds.ts';
+import { MAX_UNOPENED, MAX_UNOPENED_BYTES, MAX_UNOPENED_OF_ADDRESS } from '../../../gateway/base/memory-bounds.ts';
 import { CHAT } from '../../support/client.ts';
 import { eventually, type Service, startServiceWithProcessor } from '../../support/harness.ts';
 import {
