@@ -3,7 +3,7 @@ import type { Attestation } from '../proto/attestation/attestation.ts';
 import { CHAT_ENDPOINT, type RawParts, splitRaw } from '../proto/attestation/raw.ts';
 import { duplicateMember, JsonTextError } from '../proto/json.ts';
 import { checkBatch } from './binding/batch.ts';
-import { checkBundle } from './binding/bundle.ts';
+import type { Compact } from './binding/bundle.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
@@ -111,10 +111,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
   const list = new CheckList(stopAtFailure);
   const given = await list.run('form', [], () => checkForm(input, expected.event, limits));
   const compact = given?.bundle == null ? null : { attestation: given.attestation, sha256: given.bundle };
-  const expanded =
-    compact === null
-      ? null
-      : await list.run('bundle', ['form'], () => checkBundle(compact, context.options.bundles, limits));
+  const expanded = compact === null ? null : await list.run('bundle', ['form'], () => expand(compact, context.options));
   const attestation = expanded ?? given?.attestation ?? EMPTY;
 
   const hashed = await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
@@ -186,6 +183,12 @@ async function checkProcessor(
     { session: session ?? null, challenge: expected?.challenge },
     cpuOptionsOf(context),
   );
+}
+
+/** The code for bundles is loaded with the first compact attestation. */
+async function expand(compact: Compact, { bundles, limits }: VerifyOptions) {
+  const { checkBundle } = await import('./binding/bundle.ts');
+  return checkBundle(compact, bundles, limits);
 }
 
 /** A compact attestation is read with its bundle. */

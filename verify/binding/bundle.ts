@@ -47,7 +47,7 @@ function readMembers({ token, evidence, cpu }: Record<string, unknown>): Content
 }
 
 /** A compact attestation: `token` is `''` where its bundle has it. */
-interface Compact {
+export interface Compact {
   readonly attestation: Attestation;
   readonly sha256: string;
 }

@@ -1,5 +1,6 @@
 // Bytes and their texts: hex, base64, comparison. Nothing here is secret, so nothing needs constant time.
 import type { Bytes } from '../../proto/bytes.ts';
+import { once } from './lru.ts';
 
 export { type Bytes, concat, isDigest } from '../../proto/bytes.ts';
 
@@ -97,11 +98,5 @@ export async function digest(hash: 'SHA-1' | 'SHA-256' | 'SHA-384' | 'SHA-512', 
   return new Uint8Array(await crypto.subtle.digest(hash, buffered(bytes)));
 }
 
-const digests = new WeakMap<Uint8Array, Promise<string>>();
-
 /** SHA-256 in hex, computed once: for bytes that nobody changes, such as those of a parsed certificate. */
-export function sha256Once(bytes: Uint8Array): Promise<string> {
-  const made = digests.get(bytes) ?? digest('SHA-256', bytes).then(toHex);
-  digests.set(bytes, made);
-  return made;
-}
+export const sha256Once = once(async (bytes: Uint8Array) => toHex(await digest('SHA-256', bytes)));

@@ -11,6 +11,7 @@ import {
 import { isObject, JsonTextError } from '../../proto/json.ts';
 import { digest, EncodingError, fromBase64, fromHex, isDigest, sha256Once, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../common/checks.ts';
+import { once } from '../common/lru.ts';
 import { inputOf, parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
@@ -238,19 +239,13 @@ export function signatureOf(value: unknown): Uint8Array {
 }
 
 /** A bundle's evidence is the same object for each attestation that names the bundle. */
-const digests = new WeakMap<readonly Evidence[], Promise<Uint8Array>>();
-
-function digestOf(evidence: readonly Evidence[]): Promise<Uint8Array> {
-  const known = digests.get(evidence);
-  if (known !== undefined) return known;
+const digestOf = once((evidence: readonly Evidence[]): Promise<Uint8Array> => {
   const devices = evidence.map(({ report, certificate_chain: chain }) => ({
     report: decoded(report),
     chain: decoded(chain),
   }));
-  const made = sha256(evidenceMessage(devices));
-  digests.set(evidence, made);
-  return made;
-}
+  return sha256(evidenceMessage(devices));
+});
 
 function decoded(text: string): Uint8Array {
   try {

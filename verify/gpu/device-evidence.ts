@@ -2,7 +2,7 @@
 import type { Evidence } from '../../proto/attestation/attestation.ts';
 import { EncodingError, fromBase64 } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
-import { LruMap } from '../common/lru.ts';
+import { LruMap, once } from '../common/lru.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
 import { parseReport, type Report } from './spdm/report.ts';
@@ -18,17 +18,10 @@ export interface DeviceInput {
   readonly nonce: string | null;
 }
 
-/** Our own form, which states no nonce. */
-export function inputOf(evidence: Evidence): DeviceInput {
-  const { arch, report, certificate_chain: chain } = evidence;
-  const input = inputs.get(evidence) ?? { arch, report, chain, nonce: null };
-  inputs.set(evidence, input);
-  return input;
-}
-
-// Evidence of a bundle is the same object for each attestation that names the bundle, so it is read once.
-const inputs = new WeakMap<Evidence, DeviceInput>();
-const read = new WeakMap<DeviceInput, ParsedEvidence>();
+/** Our own form, which states no nonce. A bundle's evidence is the same object for each attestation that names the bundle. */
+export const inputOf = once(
+  ({ arch, report, certificate_chain: chain }: Evidence): DeviceInput => ({ arch, report, chain, nonce: null }),
+);
 
 /** Parsed evidence. Nothing of it is verified yet. */
 export interface ParsedEvidence {
@@ -37,16 +30,12 @@ export interface ParsedEvidence {
 }
 
 /** @throws {CheckFailure} evidence_malformed, report_malformed */
-export function parseEvidence(input: DeviceInput): ParsedEvidence {
-  const known = read.get(input);
-  if (known !== undefined) return known;
+export const parseEvidence = once((input: DeviceInput): ParsedEvidence => {
   const report = readReport(input.report);
   const [leaf, ...above] = parseChain(input.chain);
   if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
-  const evidence: ParsedEvidence = { report, chain: [leaf, ...above] };
-  read.set(input, evidence);
-  return evidence;
-}
+  return { report, chain: [leaf, ...above] };
+});
 
 /** @param report base64. @throws {CheckFailure} evidence_malformed, report_malformed */
 const readReport = (report: string): Report => parseReport(base64(report, 'report'));

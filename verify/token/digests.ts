@@ -3,6 +3,7 @@
 import { isObject, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { digest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
+import { once } from '../common/lru.ts';
 import { isArray, type Json, type Jws } from './jws.ts';
 import type { Bundle, ParsedToken } from './token.ts';
 
@@ -16,15 +17,8 @@ interface RecheckedDigests {
   readonly detail: string;
 }
 
-/** Of tokens whose digests are right: neither time nor policy changes that. */
-const right = new WeakMap<ParsedToken, RecheckedDigests>();
-
 /** @throws {CheckFailure} token_digest_mismatch: a digest differs, or a submodule is in one list and not in the other. */
-export async function checkTokenDigests(parsed: ParsedToken): Promise<RecheckedDigests> {
-  const known = right.get(parsed) ?? (await recheckAll(parsed));
-  right.set(parsed, known);
-  return known;
-}
+export const checkTokenDigests = once(recheckAll);
 
 async function recheckAll(parsed: ParsedToken): Promise<RecheckedDigests> {
   if (parsed.kind === 'jwt') {
