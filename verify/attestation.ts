@@ -3,7 +3,7 @@ import type { Attestation } from '../proto/attestation/attestation.ts';
 import { CHAT_ENDPOINT, type RawParts, splitRaw } from '../proto/attestation/raw.ts';
 import { duplicateMember, JsonTextError } from '../proto/json.ts';
 import { checkBatch } from './binding/batch.ts';
-import type { Compact } from './binding/bundle.ts';
+import { checkBundle } from './binding/bundle.ts';
 import { attestationOf, compareExchange } from './binding/exchange.ts';
 import { type Input, readInput } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
@@ -17,6 +17,7 @@ import {
   skipped,
   VerificationError,
 } from './common/checks.ts';
+import { LruMap, once } from './common/lru.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
 import type { CpuClaims } from './cpu/cpu-options.ts';
 import { inputOf } from './gpu/device-evidence.ts';
@@ -111,7 +112,10 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
   const list = new CheckList(stopAtFailure);
   const given = await list.run('form', [], () => checkForm(input, expected.event, limits));
   const compact = given?.bundle == null ? null : { attestation: given.attestation, sha256: given.bundle };
-  const expanded = compact === null ? null : await list.run('bundle', ['form'], () => expand(compact, context.options));
+  const expanded =
+    compact === null
+      ? null
+      : await list.run('bundle', ['form'], () => checkBundle(compact, context.options.bundles, limits));
   const attestation = expanded ?? given?.attestation ?? EMPTY;
 
   const hashed = await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
@@ -185,12 +189,6 @@ async function checkProcessor(
   );
 }
 
-/** The code for bundles is loaded with the first compact attestation. */
-async function expand(compact: Compact, { bundles, limits }: VerifyOptions) {
-  const { checkBundle } = await import('./binding/bundle.ts');
-  return checkBundle(compact, bundles, limits);
-}
-
 /** A compact attestation is read with its bundle. */
 const FORM: readonly CheckName[] = ['form', 'bundle'];
 
@@ -237,18 +235,12 @@ function checkMembers({ raw }: Attestation) {
 }
 
 /** A bundle's evidence is the same object for each attestation that names the bundle, and stands for the token beside it. */
-const parsedTokens = new WeakMap<object, { readonly token: string; readonly parsed: ParsedToken }>();
-
-function parseOnce(token: string, evidence: object = {}): ParsedToken {
-  const known = parsedTokens.get(evidence);
-  if (known?.token === token) return known.parsed;
-  const parsed = parseToken(token);
-  parsedTokens.set(evidence, { token, parsed });
-  return parsed;
-}
+const parsedTokens = once((_evidence: object) => new LruMap<string, ParsedToken>(1));
 
 function checkShape({ token, evidence }: Attestation) {
-  const parsed = parseOnce(token, evidence);
+  const known = parsedTokens(evidence ?? {});
+  const parsed = known.get(token) ?? parseToken(token);
+  known.set(token, parsed);
   const count = parsed.devices.length;
   return passed(`${parsed.kind}, about ${count} ${count === 1 ? 'device' : 'devices'}`, parsed);
 }

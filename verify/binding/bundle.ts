@@ -1,10 +1,9 @@
 // Bundles: what compact attestations have in common, under its own SHA-256 (docs/attestation.md §9). With its bundle a compact attestation
 // becomes the whole one and is verified as that, so it can reach no level that the whole one would not.
 import type { Attestation } from '../../proto/attestation/attestation.ts';
-import { sha256Hex } from '../../proto/attestation/raw.ts';
 import { isObject } from '../../proto/json.ts';
 import type { Bundle, Bundles } from '../common/bundles.ts';
-import { isDigest } from '../common/bytes.ts';
+import { digest, isDigest, toHex, utf8 } from '../common/bytes.ts';
 import { CheckFailure, type Limits, type Passed, passed } from '../common/checks.ts';
 import { parseBounded } from '../common/limited.ts';
 import { noDuplicates, readSessionEvidence as readDevices } from './input.ts';
@@ -25,18 +24,17 @@ function readBundle(text: string, limits: Limits = {}): Contents {
     if (!isObject(value)) throw malformed('it is not a JSON object');
     noDuplicates(text);
     const other = Object.keys(value).find((name) => !BUNDLE_MEMBERS.includes(name));
-    if (other !== undefined) throw malformed('it has another member than token, evidence and cpu');
+    if (other !== undefined) throw malformed('it has another member');
     return readMembers(value);
   } catch (cause) {
-    if (!(cause instanceof CheckFailure) || cause.code === 'too_large' || cause.code === 'bundle_malformed')
-      throw cause;
+    if (!(cause instanceof CheckFailure) || cause.code === 'too_large') throw cause;
     throw malformed(cause.message, cause);
   }
 }
 
 function readMembers({ token, evidence, cpu }: Record<string, unknown>): Contents {
-  if ((token === undefined) !== (evidence === undefined)) throw malformed('it has one of token and evidence');
-  if (token === undefined && cpu === undefined) throw malformed('it has no member');
+  if ((token === undefined) !== (evidence === undefined) || (token ?? cpu) === undefined)
+    throw malformed('a member is missing');
   if (token !== undefined && (typeof token !== 'string' || token === '')) throw malformed('token is not a string');
   if (cpu !== undefined && (!isObject(cpu) || 'signature' in cpu || typeof cpu.statement !== 'string'))
     throw malformed('cpu is not a session without a signature');
@@ -47,7 +45,7 @@ function readMembers({ token, evidence, cpu }: Record<string, unknown>): Content
 }
 
 /** A compact attestation: `token` is `''` where its bundle has it. */
-export interface Compact {
+interface Compact {
   readonly attestation: Attestation;
   readonly sha256: string;
 }
@@ -79,10 +77,7 @@ async function whole(attestation: Attestation, { token, evidence, cpu }: Content
   const { statement_sha256, signature, ...more } = short;
   if (!isDigest(statement_sha256) || typeof signature !== 'string' || Object.keys(more).length > 0)
     throw malformed('beside a bundle, cpu has statement_sha256 and signature');
-  if ((await sha256Hex(cpu.statement as string)) !== statement_sha256)
-    throw new CheckFailure(
-      'bundle_mismatch',
-      'the bundle is of another session than the one that the attestation names',
-    );
+  if (toHex(await digest('SHA-256', utf8(cpu.statement as string))) !== statement_sha256)
+    throw new CheckFailure('bundle_mismatch', 'the bundle is of another session');
   return { ...shared, cpu: { ...cpu, signature } };
 }

@@ -2,6 +2,7 @@
 
 import { buffered, utf8 } from '../common/bytes.ts';
 import { CheckFailure } from '../common/checks.ts';
+import { once } from '../common/lru.ts';
 import type { Jws } from './jws.ts';
 import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';
 
@@ -142,19 +143,17 @@ function secretKey(secret: string): Promise<VerifyKey> {
   return key;
 }
 
-/** Of each JWT the constant that it verified under: neither time nor policy changes that. */
-const verified = new WeakMap<Jws, string>();
+/** The constant under which a JWT verifies, or an empty text: neither time nor policy changes that. */
+const constantOf = once(async ({ signature, signingInput }: Jws): Promise<string> => {
+  for (const constant of [LOCAL_SECRET, ENVELOPE_SECRET])
+    if (await crypto.subtle.verify('HMAC', await secretKey(constant), buffered(signature), utf8(signingInput)))
+      return constant;
+  return '';
+});
 
 async function verifyConstant(part: Jws, constants: readonly string[]): Promise<void> {
   if (part.algorithm !== 'HS256') throw invalid('a JWT has an algorithm that is not accepted');
-  const known = verified.get(part);
-  if (known !== undefined && constants.includes(known)) return;
-  for (const constant of constants) {
-    const key = await secretKey(constant);
-    if (!(await crypto.subtle.verify('HMAC', key, buffered(part.signature), utf8(part.signingInput)))) continue;
-    verified.set(part, constant);
-    return;
-  }
+  if (constants.includes(await constantOf(part))) return;
   throw invalid("a JWT does not verify under NVIDIA's published constant");
 }
 
