@@ -1,140 +1,105 @@
-// What the bench makes of what it measured: bars, ratios, tables, chart.
+// What the bench makes of what it measured, and what it is asked for.
 import { describe, expect, it } from 'vitest';
-import { choose } from '../../bench/choice.ts';
-import type { Figure, Measured } from '../../bench/figures/figure.ts';
-import { latency } from '../../bench/figures/latency.ts';
-import { whole1k } from '../../bench/figures/whole.ts';
-import { FULL } from '../../bench/plan.ts';
-import { BARS, judge } from '../../bench/report/bars.ts';
-import { chart } from '../../bench/report/chart.ts';
-import { markdown } from '../../bench/report/report.ts';
-import { type FigureResult, summarise } from '../../bench/report/results.ts';
-import type { Saved } from '../../bench/report/saved.ts';
-import { requestBody } from '../../bench/scene.ts';
+import { readOptions } from '../../bench/main.ts';
+import { judge, least, most, type Row, type Table, tableText } from '../../bench/report.ts';
+import { ANSWER, requestBody, STAMP, stamped, wrongStream, wrongWhole } from '../../bench/wire.ts';
 
-const row = (name: string, values: Record<string, number>, wrong: string | null = null): Measured => ({
+const table: Table = {
+  name: 'whole',
+  title: 'Whole answers',
+  columns: [
+    { key: 'cpu', title: 'CPU', digits: 1, against: 'pipe' },
+    { key: 'p50', title: 'added', digits: 0, added: true },
+  ],
+};
+const row = (name: string, values: Record<string, number>, wrong: string | null = null): Row => ({
   name,
   values,
   wrong,
 });
-const whole = (...rounds: Measured[][]): FigureResult => ({ figure: whole1k, rounds });
-const verdictOf = (result: FigureResult, what: RegExp) =>
-  judge(BARS, [result]).find((bar) => what.test(bar.what)) ?? { verdict: 'no such bar', value: null };
+const cpu = (pipe: number, ours: number) => [row('pipe', { cpu: pipe }), row('ours', { cpu: ours })];
+const bar = most('whole cpu', 'ours / pipe', 1.15, 'CPU');
 
 describe('the bars', () => {
-  const against = /^CPU of a whole answer to 1 KB, against the bare/;
-  it.each([
-    [15, 'goal'],
-    [22, 'pass'],
-    [31, 'MISS'],
-  ])('say of %i µs where the bare pipe takes 20: %s', (cpu, verdict) => {
-    expect(verdictOf(whole([row('pipe', { cpu: 20 }), row('ours', { cpu })]), against).verdict).toBe(verdict);
+  it('are met up to their limit and missed above it', () => {
+    expect(judge(bar, table, [cpu(20, 23)])).toEqual({ what: 'CPU', value: '1.15×', bar: '≤ 1.15×', verdict: 'met' });
+    expect(judge(bar, table, [cpu(20, 24)]).verdict).toBe('MISSED');
+    const rate = least('whole cpu', 'ours / pipe', 5, 'rate');
+    expect([4.9, 5.1].map((times) => judge(rate, table, [cpu(10, 10 * times)]).verdict)).toEqual(['MISSED', 'met']);
   });
 
   it('take the median of the ratios within a round, not a ratio of medians', () => {
-    const round = (pipe: number, ours: number) => [row('pipe', { cpu: pipe }), row('ours', { cpu: ours })];
-    const { value } = verdictOf(whole(round(10, 20), round(40, 120), round(20, 200)), against);
-    expect(value).toBe(3);
+    expect(judge(bar, table, [cpu(10, 20), cpu(40, 120), cpu(20, 200)]).value).toBe('3.00×');
   });
 
   it('count nothing in which an answer was wrong, and nothing that was not measured', () => {
-    const wrong = whole([row('pipe', { cpu: 20 }), row('ours', { cpu: 30 }, '3 wrong, first: status 500')]);
-    expect(verdictOf(wrong, against)).toMatchObject({ verdict: 'not measured', text: '"ours" does not count' });
-    expect(verdictOf(whole([row('ours', { cpu: 30 })]), against).verdict).toBe('not measured');
+    const wrong = [...cpu(20, 20).slice(0, 1), row('ours', { cpu: 20 }, '3 wrong, first: status 500')];
+    expect(judge(bar, table, [wrong])).toMatchObject({ verdict: 'not measured', value: '3 wrong, first: status 500' });
+    expect(judge(bar, table, [[row('ours', { cpu: 30 })]]).verdict).toBe('not measured');
   });
 
-  it('ask for more where more is better', () => {
-    const rates = (ours: number) => whole([row('portkey', { rate: 1000 }), row('ours', { rate: ours })]);
-    expect(verdictOf(rates(4_900), /Portkey/)).toMatchObject({ verdict: 'MISS', text: '4.90×', bar: '≥ 5×' });
-    expect(verdictOf(rates(5_100), /Portkey/).verdict).toBe('pass');
-  });
-
-  it('take the direct time off where a proxy is judged by what it adds', () => {
-    const tee = (name: string, p50: number) => row(`${name} tee unsigned`, { p50 });
-    const rounds = [[row('direct', { p50: 100 }), tee('before', 150), tee('ours', 170)]];
-    expect(verdictOf({ figure: latency, rounds }, /low load/).value).toBeCloseTo(1.4);
+  it('take the direct time off where a proxy is judged by what it adds, and need no other row', () => {
+    const round = [row('direct', { p50: 100 }), row('before', { p50: 150 }), row('ours', { p50: 170 })];
+    expect(judge(most('whole p50', 'ours / before', 1, ''), table, [round]).value).toBe('1.40×');
+    expect(judge(most('whole p50', 'ours', 70, '', ' µs'), table, [round])).toMatchObject({ value: '70 µs' });
   });
 });
 
-describe('a saved run', () => {
-  const rounds = [
-    [
-      row('direct', { cpu: Number.NaN, both: Number.NaN }),
-      row('nginx', { cpu: 20, both: 20, rate: 50_000 }),
-      row('pipe', { cpu: 90, both: 90, rate: 9_000 }),
-      row('ours', { cpu: 60, both: 60, rate: 14_000 }),
-      row('portkey', { cpu: 1000, both: 1000, rate: 900 }),
-      row('ours tee', {}, 'status 503 <&>'),
-    ],
-  ];
-  const figure: Figure = whole1k;
-  const saved: Saved = {
-    machine: { date: '2026-01-01T00:00:00Z', cores: 2, cpu: 'C<P>U', memory_gib: 8, kernel: '6', node: 'v24', load: 0 },
-    plan: FULL,
-    took_s: 1,
-    others_percent: 80,
-    legend: [{ name: 'ours', about: 'the gateway' }],
-    skipped: ['litellm: not there'],
-    figures: {
-      'whole-1k': {
-        title: figure.title(FULL),
-        columns: figure.columns,
-        rows: summarise({ figure, rounds }, []),
-        rounds,
-      },
-    },
-    bars: judge(BARS, [{ figure, rounds }]),
-  };
-
-  it('is drawn as SVG: each row that counts once, long bars cut, text escaped', () => {
-    const svg = chart(saved);
-    expect([...svg.matchAll(/<rect class="bar/g)]).toHaveLength(4);
-    expect([...svg.matchAll(/<rect class="bar own"/g)]).toHaveLength(1);
-    expect([...svg.matchAll(/class="cut"/g)]).toHaveLength(1);
-    expect(svg).toContain('C&lt;P&gt;U');
-    expect(svg).toContain('1 000 µs');
-    expect(svg).not.toMatch(/NaN|Infinity|undefined/);
-  });
-
-  it('is written as Markdown, with what was left out, what does not count, and that others disturbed it', () => {
-    const text = markdown(saved);
-    expect(text).toContain('| ours tee (DOES NOT COUNT: status 503');
-    expect(text).toMatch(/\| ours \| 14 000 \| 60\.0 \| 3\.00 \| 0\.67 \|/);
-    expect(text).toContain('SKIPPED litellm: not there');
-    expect(text).toContain('DISTURBED: others took 80 % of a core');
-  });
+it('a table has medians, ratios to its yardstick, and says what does not count', () => {
+  const text = tableText(table, [[...cpu(20, 30), row('tee', {}, 'status 503')], cpu(40, 80)]);
+  expect(text).toContain('| pipe | 30.0 | 1.00× | – |');
+  expect(text).toContain('| ours | 55.0 | 1.75× | – |');
+  expect(text).toContain('| tee (DOES NOT COUNT: status 503) | – | – | – |');
 });
 
 describe('the choice of what is measured', () => {
-  const names = (all: readonly { name: string }[]) => all.map(({ name }) => name);
+  const names = (all: readonly { name: string }[] | undefined) => all?.map(({ name }) => name);
 
-  it('takes the beginning of a name, keeps the yardsticks, and prefers a whole name', () => {
-    const { figures, kinds } = choose(['whole', 'ours'], [], true);
-    expect(names(figures)).toEqual(['whole-1k', 'whole-16k', 'whole-128k']);
-    expect(names(kinds)).toEqual(['direct', 'nginx', 'pipe', 'ours']);
+  it('is everything; in a quick run other gateways only where they are named, and that is said', () => {
+    expect(names(readOptions([])?.kinds)).toEqual(
+      expect.arrayContaining(['nginx', 'pipe', 'portkey', 'litellm', 'sglang-router']),
+    );
+    const quick = readOptions(['--quick', '--rounds', '3']);
+    expect([names(quick?.kinds)?.includes('litellm'), quick?.plan.rounds]).toEqual([false, 3]);
+    expect(quick?.skipped.join()).toContain('litellm: not in a quick run');
+    expect(names(readOptions(['--quick', '--only', 'litellm'])?.kinds)).toEqual(['direct', 'pipe', 'litellm']);
   });
 
-  it('leaves the slow ones out of a quick run loudly, unless they are named', () => {
-    expect(names(choose([], [], true).kinds)).not.toContain('portkey');
-    expect(choose([], [], true).skipped.join()).toContain('portkey: not in a quick run');
-    expect(names(choose(['portkey'], [], true).kinds)).toContain('portkey');
-    expect(names(choose([], [], false).kinds)).toContain('litellm');
+  it('has rows of another checkout where one is named', () => {
+    expect(names(readOptions([])?.kinds)).not.toContain('before');
+    expect(names(readOptions(['--before', '.'])?.kinds)?.slice(-2)).toEqual(['before', 'before tee']);
   });
 
-  it('has rows of another checkout only where one is named', () => {
-    const before = ['before', 'before tee unsigned', 'before tee'];
-    expect(names(choose([], [], true).kinds)).not.toContain('before');
-    expect(names(choose([], [], true, '.').kinds).slice(-3)).toEqual(before);
-  });
-
-  it('refuses a name that nothing has', () => {
-    expect(() => choose(['nothing'], [], true)).toThrow(TypeError);
+  it('refuses what nothing has', () => {
+    for (const args of [['--only', 'nothing'], ['--before', '/nowhere'], ['--rounds', '0'], ['--fleet']])
+      expect(() => readOptions(args)).toThrow(TypeError);
+    expect(names(readOptions(['--only', 'stream'])?.questions)).toEqual(['stream']);
   });
 });
 
-describe('a request', () => {
-  it.each([1, 16, 128])('of %i KB has exactly as many bytes, with tee and without', (kb) => {
-    const scene = { kind: 'whole', bytes: 1024, asked_bytes: kb * 1024 } as const;
-    for (const tee of [false, true]) expect(Buffer.byteLength(requestBody(scene, tee))).toBe(kb * 1024);
+describe('an answer', () => {
+  it.each([1, 16, 128])('is asked for with exactly %i KB, with tee and without', (kb) => {
+    const scene = { kind: 'whole', asked: kb * 1024 } as const;
+    for (const tee of ['none', 'strict', 'batch'] as const)
+      expect(Buffer.byteLength(requestBody(scene, tee))).toBe(kb * 1024);
+    expect(Buffer.byteLength(ANSWER)).toBe(1024);
+  });
+
+  it('is right only with every byte, and with its proof where one was asked for', () => {
+    expect(wrongWhole(ANSWER, { exact: true, tee: 'none' })).toBeNull();
+    expect(wrongWhole(ANSWER.replace('word', 'other'), { exact: true, tee: 'none' })).not.toBeNull();
+    expect(wrongWhole(ANSWER.replace('word', 'other'), { exact: false, tee: 'none' })).toBeNull();
+    const proof = ',"attestation":{"raw":"","evidence":[{"arch":"HOPPER"}]}}';
+    expect(wrongWhole(ANSWER, { exact: true, tee: 'strict' })).not.toBeNull();
+    expect(wrongWhole(`${ANSWER.slice(0, -1)}${proof}`, { exact: true, tee: 'strict' })).toBeNull();
+  });
+
+  it('that is streamed has all its chunks, its end and its proof', () => {
+    const end = 'data: {"finish_reason":"stop"}\n\ndata: [DONE]\n\n';
+    expect([...stamped(1_234.4).matchAll(STAMP)].map(([, at]) => Number(at))).toEqual([1234]);
+    expect(wrongStream(3, end, 3, 'none')).toBeNull();
+    expect(wrongStream(2, end, 3, 'none')).toBe('2 of 3 chunks');
+    expect(wrongStream(3, 'data: [DONE]', 3, 'none')).toBe('no end of the stream');
+    expect(wrongStream(3, end, 3, 'strict')).toBe('no attestation in the stream');
   });
 });

@@ -4,9 +4,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freePort, stop } from '../../bench/system/process.ts';
-import { installLitellm, LITELLM } from '../../bench/targets/others.ts';
-import { Unavailable } from '../../bench/targets/target.ts';
+import { installLitellm, LITELLM } from '../../bench/others.ts';
+import { freePort, stop } from '../../bench/processes.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { FORM_ANSWER, formScripts } from '../clients/form-scripts.ts';
 import { type Backend, chatAnswer, chatStream, startBackend } from '../support/backend.ts';
@@ -68,7 +67,7 @@ const BETWEEN = (
 const UNREACHABLE = /from versions: none|timed out|Connection|No matching distribution/;
 
 const program = await installLitellm().catch((error: unknown) => {
-  if (error instanceof Unavailable && UNREACHABLE.test(error.message)) return null;
+  if (error instanceof Error && UNREACHABLE.test(error.message)) return null;
   throw error;
 });
 const skipped = program === null ? ' SKIPPED: PyPI cannot be reached' : '';
