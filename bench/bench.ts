@@ -3,60 +3,28 @@ import { createHash } from 'node:crypto';
 import type { Backend } from './backend.ts';
 import type { Load, Result } from './load.ts';
 import { cpu_us, type Remote } from './processes.ts';
-import type { Bar, Rounds, Row, Table } from './report.ts';
+import type { Bar, Row, Table } from './report.ts';
 import type { Target, Where } from './target.ts';
 import { type Scene, SMALL, sleep } from './wire.ts';
 
-/** How much is measured. */
-export interface Plan {
-  readonly rounds: number;
-  readonly warm_step_ms: number;
-  readonly warm_steps: number;
-  /** One measurement of throughput, of latency, of streams. */
-  readonly closed_ms: number;
-  readonly low_ms: number;
-  readonly paced_ms: number;
-  readonly sizes_kb: readonly number[];
-  readonly idle_streams: number;
-  /** One measurement of proven answers, and the settings that they are measured at. */
-  readonly proven_ms: number;
-  readonly nodes: readonly (readonly [collection_ms: number, gpus: number])[];
-  readonly rates: readonly number[];
-  readonly verify_rounds: number;
-}
-
-export const FULL: Plan = {
-  rounds: 3,
-  warm_step_ms: 700,
-  warm_steps: 10,
-  closed_ms: 1_400,
-  low_ms: 2_500,
-  paced_ms: 2_000,
-  sizes_kb: [1, 16, 128],
-  idle_streams: 2_000,
-  proven_ms: 6_000,
-  nodes: [0, 50, 200, 700].flatMap((collection_ms) => [1, 4].map((gpus) => [collection_ms, gpus] as const)),
-  rates: [500, 1_000, 1_500],
-  verify_rounds: 12,
-};
-export const QUICK: Plan = {
-  ...FULL,
-  rounds: 1,
-  warm_step_ms: 500,
-  warm_steps: 6,
-  closed_ms: 700,
-  low_ms: 1_000,
-  paced_ms: 1_000,
-  sizes_kb: [1, 16],
-  idle_streams: 500,
-  proven_ms: 3_000,
-  nodes: [
-    [0, 1],
-    [200, 4],
-    [700, 1],
-  ],
-  verify_rounds: 6,
-};
+/** How much is measured: a quick run takes half the time for each figure, and looks at less. */
+export const planOf = (quick: boolean, rounds: number) => ({
+  rounds,
+  /** One step of a target's warm-up, one measurement of throughput, of latency, of streams, of proven answers. */
+  warm_ms: quick ? 400 : 700,
+  closed_ms: quick ? 700 : 1_400,
+  low_ms: quick ? 1_000 : 2_500,
+  paced_ms: quick ? 1_000 : 2_000,
+  proven_ms: quick ? 4_000 : 6_000,
+  sizes_kb: quick ? [1, 16] : [1, 16, 128],
+  idle_streams: quick ? 500 : 2_000,
+  verify_rounds: quick ? 6 : 12,
+  /** Nodes on which answers are proven, and what is offered to one GPU of 700 ms. */
+  collections_ms: quick ? [0, 700] : [0, 50, 200, 700],
+  gpus: quick ? [1] : [1, 4],
+  rates: [500, 1_000, 1_500, 2_000],
+});
+export type Plan = ReturnType<typeof planOf>;
 
 export interface Bench {
   readonly plan: Plan;
@@ -80,9 +48,9 @@ export interface Question {
   /** One round, by the tables' names. `turn` counts from 0. */
   round(bench: Bench, turn: number): Promise<Readonly<Record<string, readonly Row[]>>>;
 }
-export type Found = Record<string, Rounds>;
 
 export const CONNECTIONS = 64;
+const WARM_STEPS = 8;
 const QUIET_MAX_MS = 4_000;
 const QUIET_STEP_MS = 100;
 const QUIET_SHARE = 0.05;
@@ -120,11 +88,11 @@ export async function overTargets(
  * first minute. Streams between, for what was compiled for one kind of answer is made anew for another.
  */
 export async function warm({ load, plan }: Pick<Bench, 'load' | 'plan'>, { aim, watch, kind }: Target) {
-  const duration_ms = plan.warm_step_ms;
+  const duration_ms = plan.warm_ms;
   const scenes: Scene[] = [SMALL, { kind: 'paced', chunks: 50, rate: 1_000 }, SMALL];
   for (const scene of scenes) {
     let lowest = Number.POSITIVE_INFINITY;
-    for (let step = 0, level = 0; step < plan.warm_steps && level < 2; step++) {
+    for (let step = 0, level = 0; step < WARM_STEPS && level < 2; step++) {
       const job = { aim, scene, watch: watch(), concurrency: CONNECTIONS, warm_ms: 0, duration_ms };
       const each = costOf(await load.closed(job));
       level = each < lowest * 0.95 ? 0 : level + 1;

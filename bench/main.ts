@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { Backend } from './backend.ts';
-import { type Bench, FULL, type Plan, QUICK, type Question, warm } from './bench.ts';
+import { type Bench, type Plan, planOf, type Question, warm } from './bench.ts';
 import type { Load } from './load.ts';
 import { calls, ROOT, start, stopAll } from './processes.ts';
 import { proven } from './proven.ts';
@@ -54,8 +54,7 @@ export function readOptions(args: readonly string[]): Options | null {
     },
   });
   if (values.help) return null;
-  const plan = values.quick ? QUICK : FULL;
-  const rounds = Number(values.rounds ?? plan.rounds);
+  const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
   if (!Number.isInteger(rounds) || rounds < 1 || rounds > 100) throw new TypeError('--rounds must be 1 to 100');
   const before = values.before === undefined ? null : resolve(values.before);
   if (before !== null && !existsSync(join(before, 'gateway/main.ts')))
@@ -71,7 +70,7 @@ export function readOptions(args: readonly string[]): Options | null {
     named.length === 0 ? all : all.filter((kind) => named.includes(kind) || /^(direct|pipe)$/.test(kind.name));
   const chosen = wanted.filter((kind) => !(values.quick && kind.other) || named.includes(kind));
   return {
-    plan: { ...plan, rounds },
+    plan: planOf(values.quick, rounds),
     questions: questions.length > 0 ? questions : QUESTIONS,
     kinds: chosen,
     skipped: wanted
@@ -94,7 +93,7 @@ async function startTargets(options: Options, bench: Bench, skipped: string[]): 
       await warm(bench, target);
     } catch (error) {
       if (kind.root !== undefined || kind.name === 'direct' || kind.name === 'pipe') throw error;
-      skipped.push(`${kind.name}: ${(error as Error).message.split('\n').at(-1)}`);
+      skipped.push(`${kind.name}: ${(error as Error).message.trim().split('\n').at(-1)}`);
     }
   }
   return targets;
@@ -115,7 +114,7 @@ async function run(options: Options, folder: string): Promise<string> {
   const checkouts = { ours: ROOT, ...(before === null ? {} : { before }) };
   const skipped = [...options.skipped];
   const saying = (line: string) => {
-    if (line.startsWith('SKIPPED ')) skipped.push(line.slice(8));
+    if (line.startsWith('SKIPPED ')) if (!skipped.includes(line.slice(8))) skipped.push(line.slice(8));
     say(line);
   };
   let bench: Bench = { plan, where, load, backend, own, targets: [], checkouts, say: saying };

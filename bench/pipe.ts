@@ -1,25 +1,16 @@
 // The simplest honest proxy in Node: node:http in, node:http out with kept connections, pipe. The yardstick of the ratios.
 import { Agent, createServer, request } from 'node:http';
 
-const backend = new URL(process.env.BACKEND_URL ?? 'http://127.0.0.1:8000/v1');
+const { hostname: host, port } = new URL(process.env.BACKEND_URL ?? 'http://127.0.0.1:8000/v1');
 const agent = new Agent({ keepAlive: true });
 
 const server = createServer((incoming, outgoing) => {
-  const onward = request(
-    {
-      agent,
-      host: backend.hostname,
-      port: backend.port,
-      method: incoming.method,
-      path: incoming.url,
-      headers: incoming.headers,
-    },
-    (answer) => {
-      outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
-      answer.pipe(outgoing);
-      answer.on('error', () => outgoing.destroy());
-    },
-  );
+  const { method, url: path, headers } = incoming;
+  const onward = request({ agent, host, port, method, path, headers }, (answer) => {
+    outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+    answer.pipe(outgoing);
+    answer.on('error', () => outgoing.destroy());
+  });
   onward.on('error', () => {
     if (outgoing.headersSent) outgoing.destroy();
     else outgoing.writeHead(502).end();

@@ -1,5 +1,6 @@
 // The processes of a run: started, asked over Node's own channel, ended by their ids; and what Linux counts of them.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -69,35 +70,31 @@ export type Remote<T> = {
 /** In the child: answers one call after the other, and ends with its parent. */
 export function serve(functions: Functions): void {
   process.on('disconnect', () => process.exit(0));
-  process.on('message', async ({ id, name, args }: { id: number; name: string; args: unknown[] }) => {
+  process.on('message', async ({ name, args }: { name: string; args: unknown[] }) => {
     try {
-      process.send?.({ id, value: await functions[name]?.(...args) });
+      process.send?.({ value: await functions[name]?.(...args) });
     } catch (error) {
-      process.send?.({ id, error: (error as Error).stack });
+      process.send?.({ error: (error as Error).stack });
     }
   });
 }
 
-/** In the parent: the functions of a child. A call fails when the child ends, or does not answer in four minutes. */
+/** In the parent: the functions of a child, to be called one after the other. A call fails when the child ends, or is silent for long. */
 export function calls<T>(child: ChildProcess): Remote<T> {
-  let last = 0;
-  const call = (name: string, args: readonly unknown[]) =>
-    new Promise((resolve, reject) => {
-      const id = ++last;
-      const settle = (then: () => void) => {
-        clearTimeout(timer);
-        child.off('message', take).off('exit', gone);
-        then();
-      };
-      const take = (reply: { id: number; value?: unknown; error?: string }) => {
-        if (reply.id !== id) return;
-        settle(() => (reply.error === undefined ? resolve(reply.value) : reject(new Error(reply.error))));
-      };
-      const gone = () => settle(() => reject(new Error(`the process of ${name} ended`)));
-      const timer = setTimeout(() => settle(() => reject(new Error(`${name} did not answer`))), CALL_MS);
-      child.on('message', take).on('exit', gone);
-      child.send({ id, name, args });
-    });
+  const call = async (name: string, args: readonly unknown[]) => {
+    child.send({ name, args });
+    const over = new AbortController();
+    const signal = AbortSignal.any([over.signal, AbortSignal.timeout(CALL_MS)]);
+    const ended = once(child, 'exit', { signal }).then(() => [{ error: `the process of ${name} ended` }]);
+    ended.catch(() => {});
+    try {
+      const [reply] = await Promise.race([once(child, 'message', { signal }), ended]);
+      if (reply.error !== undefined) throw new Error(reply.error);
+      return reply.value;
+    } finally {
+      over.abort();
+    }
+  };
   return new Proxy({} as Remote<T>, {
     get: (_, name) =>
       typeof name === 'string' && name !== 'then' ? (...args: unknown[]) => call(name, args) : undefined,

@@ -1,14 +1,16 @@
 // What proven answers cost: how many a second over GPUs and collection times, their CPU, their bytes, the memory of those that wait.
 import { WebSocket } from 'ws';
-import { type Bench, CONNECTIONS, costOf, type Question, quiet } from './bench.ts';
+import { type Bench, costOf, type Question, quiet } from './bench.ts';
 import { p384_us } from './p384.ts';
 import { memory_bytes, stop, tree } from './processes.ts';
 import { least, most, percentile, type Row } from './report.ts';
 import { once, open } from './target.ts';
-import { ours, sidecarAlone } from './targets.ts';
+import { ours, type Setting, sidecarAlone } from './targets.ts';
 import { type Aim, ANSWER, SMALL, sleep, type Tee } from './wire.ts';
 
 const OFFERED = 500;
+/** For each GPU, as many as keep it at work. */
+const CLIENTS = 8;
 /** A real GPU's collection; answers are held to come within so many of them. */
 const LONGEST_MS = 700;
 const HELD = 3;
@@ -18,77 +20,50 @@ const SHARING = 300;
 
 type Rows = Record<'rates' | 'cpu' | 'peak' | 'bytes' | 'waiting', Row[]>;
 
-const nodeName = (name: string, collection_ms: number, gpus: number): string =>
+const nodeName = (name: string, { collection_ms, gpus }: Setting): string =>
   `${name}, ${collection_ms} ms, ${gpus} GPU${gpus === 1 ? '' : 's'}`;
 
 /** The two nodes of which every round and every checkout is measured; the others show once how ours grows. */
-const isKey = (collection_ms: number, gpus: number): boolean =>
+const isKey = ({ collection_ms, gpus }: Setting): boolean =>
   gpus === 1 && (collection_ms === 0 || collection_ms === LONGEST_MS);
 
-async function measureNode(
-  bench: Bench,
-  name: string,
-  root: string,
-  [collection_ms, gpus]: readonly [number, number],
-  found: Rows,
-) {
+async function measureNode(bench: Bench, name: string, root: string, setting: Setting, found: Rows): Promise<void> {
   const { load, plan, where, own } = bench;
-  const target = await open(ours(name, root, 'strict', { collection_ms, gpus }, ''), where, own);
+  const { collection_ms, gpus } = setting;
+  const target = await open(ours(name, root, 'strict', setting, ''), where, own);
+  const watch = target.watch();
   const aimed = (tee: Tee): Aim => ({ ...target.aim, tee });
   const offer = (tee: Tee, rate: number, duration_ms = plan.proven_ms) =>
-    load.open({ aim: aimed(tee), scene: SMALL, watch: target.watch(), rate, duration_ms });
-  const closed = (warm_ms: number, duration_ms: number) =>
-    load.closed({
-      aim: aimed('strict'),
-      scene: SMALL,
-      watch: target.watch(),
-      concurrency: CONNECTIONS,
-      warm_ms,
-      duration_ms,
-    });
+    load.open({ aim: aimed(tee), scene: SMALL, watch, rate, duration_ms });
+  const unit = p384_us();
+  const cpu = (what: string, result: Open, signatures: number, by = Number.NaN) => {
+    const both = costOf(result);
+    const unsigned = both - signatures * unit.sign;
+    const [gateway, sidecar] = [result.proxy_us / result.count, result.sidecar_us / result.count];
+    const values = { gateway, sidecar, both, unsigned, checks: unsigned / unit.check, times: both / by };
+    found.cpu.push({ name: `${name} ${what}`, values, wrong: result.wrong });
+  };
   try {
     await offer('none', OFFERED, plan.proven_ms / 2);
     await offer('batch', OFFERED, plan.proven_ms / 2);
-    await quiet(bench, [...target.watch().proxy, ...target.watch().sidecar]);
-    const strict = await closed(
-      Math.max(plan.proven_ms / 2, 2 * collection_ms),
-      Math.max(plan.proven_ms, 8 * collection_ms),
-    );
-    await sleep(2 * collection_ms);
+    await quiet(bench, [...watch.proxy, ...watch.sidecar]);
     const batch = await offer('batch', OFFERED);
-    found.rates.push({
-      name: nodeName(name, collection_ms, gpus),
-      values: {
-        strict: (strict.count / strict.elapsed_us) * 1e6,
-        batch: rateOf(batch, OFFERED, collection_ms),
-        p50: percentile(batch.latency_us, 0.5) / 1e3,
-        p99: percentile(batch.latency_us, 0.99) / 1e3,
-      },
-      wrong: strict.wrong ?? batch.wrong,
-    });
-    if (!isKey(collection_ms, gpus)) return;
-    const unit = p384_us();
-    const row = (what: string, result: typeof batch, signatures: number, by: number) => {
-      const both = costOf(result);
-      const unsigned = both - signatures * unit.sign;
-      const { proxy_us, sidecar_us, count, wrong } = result;
-      const values = {
-        gateway: proxy_us / count,
-        sidecar: sidecar_us / count,
-        both,
-        unsigned,
-        checks: unsigned / unit.check,
-        times: both / by,
-      };
-      found.cpu.push({ name: `${name} ${what}`, values, wrong });
-    };
-    if (collection_ms === 0) return row('strict, full load', strict, 1, Number.NaN);
-    const none = await offer('none', OFFERED);
-    row(`without tee, ${OFFERED}/s`, none, 0, Number.NaN);
-    row(`batch, ${OFFERED}/s`, batch, 0, costOf(none));
-    await peak(bench, name, offer, batch, found);
-    for (const tee of ['strict', 'batch'] as const)
-      found.bytes.push({ name: `${name} ${tee}`, values: { bytes: await proofBytes(aimed(tee)) }, wrong: null });
+    if (collection_ms === LONGEST_MS && gpus === 1) {
+      const none = await offer('none', OFFERED);
+      cpu(`without tee, ${OFFERED}/s`, none, 0);
+      cpu(`batch, ${OFFERED}/s`, batch, 0, costOf(none));
+      for (const tee of ['strict', 'batch'] as const)
+        found.bytes.push({ name: `${name} ${tee}`, values: { bytes: await proofBytes(aimed(tee)) }, wrong: null });
+      await peak(bench, name, offer, batch, found);
+    }
+    await quiet(bench, [...watch.proxy, ...watch.sidecar]);
+    const duration_ms = Math.max(plan.proven_ms, 8 * collection_ms);
+    const job = { aim: aimed('strict'), scene: SMALL, watch, concurrency: CLIENTS * gpus, warm_ms: 2_000, duration_ms };
+    const strict = await load.closed(job);
+    if (collection_ms === 0 && gpus === 1) cpu('strict, full load', strict, 1);
+    const values = { strict: (strict.count / strict.elapsed_us) * 1e6, batch: rateOf(batch, OFFERED, collection_ms) };
+    const wrong = strict.wrong ?? batch.wrong;
+    found.rates.push({ name: nodeName(name, setting), values: { ...values, ...latencies(batch) }, wrong });
   } finally {
     await target.stop();
   }
@@ -97,6 +72,10 @@ async function measureNode(
 type Open = Awaited<ReturnType<Bench['load']['open']>>;
 const isHeld = ({ latency_us, wrong }: Open, collection_ms: number): boolean =>
   wrong === null && percentile(latency_us, 0.99) / 1e3 <= HELD * collection_ms;
+const latencies = ({ latency_us }: Open) => ({
+  p50: percentile(latency_us, 0.5) / 1e3,
+  p99: percentile(latency_us, 0.99) / 1e3,
+});
 /** What was offered where it was held; else what came out until the last answer. */
 const rateOf = (result: Open, offered: number, collection_ms: number): number =>
   isHeld(result, Math.max(collection_ms, 50)) ? offered : (result.count / result.elapsed_us) * 1e6;
@@ -113,16 +92,12 @@ async function peak(
   for (const rate of plan.rates) {
     const result = rate === OFFERED ? first : await offer('batch', rate);
     if (!isHeld(result, LONGEST_MS)) {
-      say(
-        `  ${rate}/s is not held: p99 ${(percentile(result.latency_us, 0.99) / 1e3).toFixed(0)} ms, ${result.wrong ?? 'all right'}`,
-      );
+      say(`  ${rate}/s is not held: p99 ${latencies(result).p99.toFixed(0)} ms, ${result.wrong ?? 'all right'}`);
       break;
     }
     [best, held] = [rate, result];
   }
-  const { latency_us, wrong } = held;
-  const values = { rate: best, p50: percentile(latency_us, 0.5) / 1e3, p99: percentile(latency_us, 0.99) / 1e3 };
-  found.peak.push({ name, values, wrong });
+  found.peak.push({ name, values: { rate: best, ...latencies(held) }, wrong: held.wrong });
 }
 
 /** What a proof adds to an answer beyond raw, in bytes; of one in a batch, its path through a tree of some hundreds. */
@@ -180,7 +155,7 @@ export const proven: Question = {
   tables: () => [
     {
       name: 'rates',
-      title: `Proven answers by collection time and GPUs: strict from ${CONNECTIONS} clients, batches at ${OFFERED}/s offered`,
+      title: `Proven answers by collection time and GPUs: strict from ${CLIENTS} clients a GPU, batches at ${OFFERED}/s offered`,
       columns: [
         { key: 'strict', title: 'strict/s', digits: 1 },
         { key: 'batch', title: 'batch/s', digits: 0 },
@@ -236,12 +211,13 @@ export const proven: Question = {
     const found: Rows = { rates: [], cpu: [], peak: [], bytes: [], waiting: [] };
     const checkouts = Object.entries(bench.checkouts);
     if (turn % 2 === 1) checkouts.reverse();
-    for (const node of bench.plan.nodes)
+    const { collections_ms, gpus: counts } = bench.plan;
+    for (const setting of collections_ms.flatMap((collection_ms) => counts.map((gpus) => ({ collection_ms, gpus }))))
       for (const [name, root] of checkouts) {
-        if (!isKey(...node) && (turn > 0 || name !== 'ours')) continue;
-        bench.say(`  ${nodeName(name, ...node)}`);
+        if (!isKey(setting) && (turn > 0 || name !== 'ours')) continue;
+        bench.say(`  ${nodeName(name, setting)}`);
         await quiet(bench);
-        await measureNode(bench, name, root, node, found);
+        await measureNode(bench, name, root, setting, found);
       }
     for (const [name, root] of turn === 0 ? checkouts : []) found.waiting.push(await waiting(bench, name, root));
     return found;

@@ -1,6 +1,6 @@
 // What is measured: ours, of this checkout and of an earlier one, and what is beside it.
 import { spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { litellm, portkey, sglang } from './others.ts';
 import { freePort, ROOT, start } from './processes.ts';
@@ -13,36 +13,38 @@ export interface Setting {
   readonly gpus: number;
 }
 
-/** Every setting that the bench gives to processes of ours. */
-function settings({ collection_ms, gpus }: Setting, port: number, socket: string, backendPort: number) {
-  return {
-    HOST: '127.0.0.1',
-    PORT: String(port),
-    BACKEND_URL: `http://127.0.0.1:${backendPort}/v1`,
-    SIDECAR_SOCKET: socket,
-    LOG_LEVEL: 'info',
-    ALLOW_SIMULATED: '1',
-    CANARY_INTERVAL_MS: '0',
-    MAX_ATTESTATIONS_IN_FLIGHT: String(gpus + 1),
-    ATTESTER: 'simulated',
-    SIMULATED_ROOT_DIR: `${socket}.root`,
-    SIMULATED_GPUS: String(gpus),
-    SIMULATED_COLLECTION_MS: String(collection_ms),
-    ...(gpus > 1 ? { SIGNERS: 'any' } : {}),
-  };
-}
-
-/** Gateway or sidecar of a checkout, with the flags of Node in its `package.json`. */
-function startOurs(
-  which: 'gateway' | 'sidecar',
-  root: string,
-  env: Readonly<Record<string, string>>,
-  { profile }: Where,
-) {
+/** Gateway or sidecar of a checkout: every setting that the bench gives it, and the flags of Node in its `package.json`. */
+function startOurs(which: 'gateway' | 'sidecar', root: string, setting: Setting, at: At, { profile }: Where) {
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const flags = (scripts[which] as string).split(' ').filter((word) => word.startsWith('--'));
   const profiled = profile === null || which === 'sidecar' ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`];
-  return start([process.execPath, ...flags, ...profiled, `${which}/main.ts`], { cwd: root, env });
+  const [gpus, collection_ms, root_dir] = [String(setting.gpus), String(setting.collection_ms), `${at.socket}.root`];
+  const env = {
+    HOST: '127.0.0.1',
+    PORT: String(at.port),
+    BACKEND_URL: `http://127.0.0.1:${at.backendPort}/v1`,
+    SIDECAR_SOCKET: at.socket,
+    LOG_LEVEL: 'info',
+    ALLOW_SIMULATED: '1',
+    CANARY_INTERVAL_MS: '0',
+    ATTESTER: 'simulated',
+    ...(setting.gpus > 1 ? { SIGNERS: 'any' } : {}),
+  };
+  // A checkout from before the simulated machine had options has settings for it.
+  const earlier = !existsSync(join(root, 'demo/twin/options.ts'));
+  const simulated = { SIMULATED_GPUS: gpus, SIMULATED_COLLECTION_MS: collection_ms, SIMULATED_ROOT_DIR: root_dir };
+  const counts = { ...simulated, MAX_ATTESTATIONS_IN_FLIGHT: String(setting.gpus + 1) };
+  const program =
+    which === 'sidecar' && !earlier
+      ? ['demo/twin/main.ts', '--root-dir', root_dir, '--collection-ms', collection_ms, '--gpus', gpus]
+      : [`${which}/main.ts`];
+  const command = [process.execPath, ...flags, ...profiled, ...program];
+  return start(command, { cwd: root, env: earlier ? { ...env, ...counts } : env });
+}
+interface At {
+  readonly port: number;
+  readonly socket: string;
+  readonly backendPort: number;
 }
 
 /** Ours with a simulated GPU; without one where nobody asks for tee. */
@@ -54,14 +56,10 @@ export function ours(name: string, root: string, tee: Tee, setting: Setting | nu
     tee,
     async begin(where) {
       const port = await freePort();
-      const env = settings(
-        setting ?? { collection_ms: 0, gpus: 1 },
-        port,
-        join(where.folder, `${port}.sock`),
-        where.backendPort,
-      );
-      const sidecar = setting === null ? {} : { sidecar: startOurs('sidecar', root, env, where) };
-      return { port, proxy: startOurs('gateway', root, env, where), ...sidecar };
+      const at = { port, socket: join(where.folder, `${port}.sock`), backendPort: where.backendPort };
+      const of = setting ?? { collection_ms: 0, gpus: 1 };
+      const sidecar = setting === null ? {} : { sidecar: startOurs('sidecar', root, of, at, where) };
+      return { port, proxy: startOurs('gateway', root, of, at, where), ...sidecar };
     },
   };
 }
@@ -69,7 +67,10 @@ export function ours(name: string, root: string, tee: Tee, setting: Setting | nu
 /** A sidecar and the path of its socket. */
 export async function sidecarAlone(root: string, setting: Setting, where: Where) {
   const socket = join(where.folder, `${await freePort()}.sock`);
-  return { socket, sidecar: startOurs('sidecar', root, settings(setting, 0, socket, where.backendPort), where) };
+  return {
+    socket,
+    sidecar: startOurs('sidecar', root, setting, { port: 0, socket, backendPort: where.backendPort }, where),
+  };
 }
 
 const direct: Kind = {
