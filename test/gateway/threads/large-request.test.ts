@@ -40,7 +40,13 @@ describe('a large request, read on a thread,', () => {
 
   it.each<[string, Endpoint, string | Buffer, Caller, object]>([
     ['without tee', 'chat', `{"model":"m",${MESSAGES}}`, ANYONE, { tee: null, model: 'm', choices: 1 }],
-    ['with tee', 'chat', `{ "tee" : true , ${MESSAGES},"seed":1.0}`, ANYONE, { tee: 'strict', stream: false }],
+    [
+      'with tee',
+      'chat',
+      `{ "tee" : true , ${MESSAGES},"seed":1.0}`,
+      ANYONE,
+      { tee: { batch: false, compact: false }, stream: false },
+    ],
     ['with tee that is false', 'chat', `{${MESSAGES},"tee":false}`, ANYONE, { tee: null }],
     ['a stream of three', 'chat', `{"stream":true,"n":3,${MESSAGES}}`, ANYONE, { stream: true, choices: 3 }],
     ['of prompts', 'completion', `{"prompt":["${TEXT}","b"],"n":2}`, ANYONE, { choices: 4 }],
@@ -56,7 +62,7 @@ describe('a large request, read on a thread,', () => {
       'chat',
       `{"messages":[{"role":"user"}],${SPACE}"tee":true}`,
       ANYONE,
-      { tee: 'strict' },
+      { tee: { batch: false, compact: false } },
     ],
     ['of many tokens', 'completion', `{"prompt":[${'1,'.repeat(MAX_JSON_VALUES - 10)}1]}`, ANYONE, { choices: 1 }],
     ['of more', 'completion', `{"prompt":[${'1,'.repeat(MAX_JSON_VALUES)}1]}`, ANYONE, { code: 'body_too_large' }],
@@ -78,7 +84,7 @@ describe('a large request, read on a thread,', () => {
     ['a stream', `{"stream":true,"input":"${TEXT}"}`, {}, { stream: true }],
     ['with tee that is false', `{"tee":false,"input":"${TEXT}"}`, {}, { stream: false }],
     ['short without tee', `{"tee":${SPACE}false,"input":""}`, {}, { stream: false }],
-    ['with tee', `{"input":"${TEXT}","tee":true}`, {}, { tee: 'strict', object: true }],
+    ['with tee', `{"input":"${TEXT}","tee":true}`, {}, { tee: { batch: false, compact: false }, object: true }],
     [
       'with tee in a header',
       `{"model":"small","input":"${TEXT}"}`,
