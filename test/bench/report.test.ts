@@ -90,8 +90,8 @@ describe('an answer', () => {
     expect(wrongWhole(ANSWER.replace('word', 'other'), { exact: true, tee: 'none' })).not.toBeNull();
     expect(wrongWhole(ANSWER.replace('word', 'other'), { exact: false, tee: 'none' })).toBeNull();
     const proof = ',"attestation":{"raw":"","evidence":[{"arch":"HOPPER"}]}}';
-    expect(wrongWhole(ANSWER, { exact: true, tee: { batch: false, compact: false } })).not.toBeNull();
-    expect(wrongWhole(`${ANSWER.slice(0, -1)}${proof}`, { exact: true, tee: { batch: false, compact: false } })).toBeNull();
+    expect(wrongWhole(ANSWER, { exact: true, tee: 'strict' })).not.toBeNull();
+    expect(wrongWhole(`${ANSWER.slice(0, -1)}${proof}`, { exact: true, tee: 'strict' })).toBeNull();
   });
 
   it('that is streamed has all its chunks, its end and its proof', () => {
