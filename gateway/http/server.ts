@@ -134,11 +134,19 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     if (running(socket) !== null) return void socket.destroy();
     refuseOnSocket(socket, new Problem('method_not_allowed', 'This is no proxy.'), log);
   });
+  /** Timers run before pending bytes are read. A request that came while the process was busy gets its response, or 408. */
+  const endSilent = (socket: Socket): void => {
+    if (socket.bytesRead === 0) return void socket.destroy();
+    if (latest.has(socket) || ending.has(socket)) return;
+    ending.add(socket);
+    refuseOnSocket(socket, new Problem('request_timeout', 'The request did not arrive in time.'), log);
+  };
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     if (ending.has(socket)) return;
     const before = latest.get(socket);
     // Node reports failed TLS handshakes and broken connections here too, and those that never brought a byte.
     const silent = before === undefined && (socket as Socket).bytesRead === 0;
+    if (silent && error.code === 'ERR_HTTP_REQUEST_TIMEOUT') return void setImmediate(endSilent, socket as Socket);
     if (silent || !/^(HPE|ERR_HTTP)_/.test(error.code ?? '')) return void socket.destroy();
     // The next request cannot be read.
     if (before?.incoming.complete && running(socket) !== null) return endAfter(socket, before);
