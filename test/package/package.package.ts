@@ -22,13 +22,15 @@ const missing = installed === null ? ', SKIPPED: npm cannot be reached' : '';
 function portable(name: string) {
   const one = JSON.parse(readFileSync(join(VECTORS, 'cases', name), 'utf8')) as Vector;
   const text = (file: string) => readFileSync(join(VECTORS, file), 'utf8');
-  const { simulated_root_file, rim_root_file, rim_files, ocsp_files, ...rest }: VectorOptions = one.options;
+  const { simulated_root_file, rim_root_file, rim_files, ocsp_files, bundle_files, ...rest }: VectorOptions =
+    one.options;
   const options = {
     ...rest,
     simulatedRoot: simulated_root_file && text(simulated_root_file),
     rimRoot: rim_root_file && text(rim_root_file),
     rims: Object.entries(rim_files ?? {}).map(([id, file]) => [id, text(file)]),
     ocsp: (ocsp_files ?? []).map(text),
+    bundles: Object.entries(bundle_files ?? {}).map(([sha256, file]) => [sha256, text(file)]),
   };
   const { valid, level, code } = one.expect;
   return {
@@ -42,7 +44,7 @@ function portable(name: string) {
 
 /** One line for each case whose verdict is another than it should be, then how many were right. */
 const PROGRAM = `
-import { appraiseAttestation, appraiseEvidence } from '@countersign/verify';
+import { appraiseAttestation, appraiseEvidence, createBundles } from '@countersign/verify';
 import { createCollateral } from '@countersign/verify/nvidia';
 import cases from './cases.js';
 
@@ -57,6 +59,7 @@ export async function verdicts() {
       simulatedRoot: options.simulatedRoot,
       roots: options.rimRoot === undefined ? {} : { rim: options.rimRoot },
       collateral: createCollateral({ rims: new Map(options.rims), ocsp: options.ocsp.map(bytes) }),
+      bundles: createBundles({ load: async (sha256) => new Map(options.bundles).get(sha256) ?? null }),
       nrasKeys: options.nras_keys,
       expected: { ...texts, ...(transcript === undefined ? {} : { transcript: new TextEncoder().encode(transcript) }) },
       without: { referenceValues: without.reference_values, revocation: without.revocation },

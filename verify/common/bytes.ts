@@ -92,7 +92,7 @@ const MAX_SHORT = 64 * 1024;
 
 export async function digest(hash: 'SHA-1' | 'SHA-256' | 'SHA-384' | 'SHA-512', bytes: Uint8Array): Promise<Bytes> {
   if (node !== undefined && bytes.length <= MAX_SHORT)
-    return new Uint8Array(node.createHash(hash).update(bytes).digest());
+    return new Uint8Array(node.createHash(hash.replace('-', '')).update(bytes).digest());
   return new Uint8Array(await crypto.subtle.digest(hash, buffered(bytes)));
 }
 
