@@ -20,7 +20,6 @@ import { Problem } from './base/problem.ts';
 import { createBreaker, openConnection } from './base/store-connection.ts';
 import { pathOf, VERIFY_PATH } from './base/target.ts';
 import { registerBackends, registerGauges } from './gauges.ts';
-import { withinBudget } from './http/budget.ts';
 import type { Bindings, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
@@ -32,19 +31,20 @@ import {
   preflight,
   withoutBody,
 } from './http/middleware.ts';
+import { withinBudget } from './http/token-budget.ts';
 import type { Keys } from './keys/keys.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { type Concurrency, createConcurrency, createPermits } from './limits/concurrency.ts';
 import { createRates, inMemory, inStore, type Rates } from './limits/rates.ts';
+import { adminOnly, keyRoutes } from './routes/admin-keys.ts';
 import { attestationBundle, attestationById, attestationSession } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
-import { adminOnly, keyRoutes } from './routes/keys.ts';
 import { createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { createCollateralRoutes, verify, verifyQuery } from './routes/verify.ts';
-import { createSealingKeys, type SealingKeys } from './sealing/keys.ts';
+import { createSealingKeys, type SealingKeys } from './sealing/sealing-keys.ts';
 import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/watch.ts';

@@ -12,7 +12,7 @@ import { AZURE_TPM, ConfigError, type SidecarConfig } from './common/config.ts';
 import { shared, until } from './common/lock.ts';
 import { createAmdEndorsements, readCertificateTable } from './cpu/amd.ts';
 import { createAzureCollector } from './cpu/azure.ts';
-import type { CpuCollector } from './cpu/collector.ts';
+import type { CpuCollector } from './cpu/cpu-collector.ts';
 import { createIntelCollateral } from './cpu/intel.ts';
 import { createTsmCollector } from './cpu/tsm.ts';
 import { refusal } from './driver/errors.ts';

@@ -4,7 +4,7 @@ import { where } from '../node/log.ts';
 import { unavailableAttester } from './choose.ts';
 import { type Attester, AttesterError, failed } from './common/attester.ts';
 import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './common/config.ts';
-import type { CpuCollector } from './cpu/collector.ts';
+import type { CpuCollector } from './cpu/cpu-collector.ts';
 import { createReadReady, createReadyGuard } from './driver/ready-guard.ts';
 import { createLog, SocketError, startServer } from './server/server.ts';
 

@@ -4,7 +4,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AttesterError } from '../../sidecar/common/attester.ts';
-import type { CpuCollector, CpuEvidence } from '../../sidecar/cpu/collector.ts';
+import type { CpuCollector, CpuEvidence } from '../../sidecar/cpu/cpu-collector.ts';
 import type { CpuType } from '../../verify/cpu.ts';
 import { type Holder, nameOf, pem } from './authority.ts';
 import { keptOrMade, ROOT_FILE, RootError, replace } from './pki.ts';

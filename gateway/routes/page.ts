@@ -10,7 +10,7 @@ import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';
 import { documentSecurity, type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
-import type { SealingKeys } from '../sealing/keys.ts';
+import type { SealingKeys } from '../sealing/sealing-keys.ts';
 
 const SECURITY = documentSecurity(["script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"]);
 

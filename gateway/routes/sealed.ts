@@ -26,7 +26,6 @@ import { ClientGone, commonHeaders, newId } from '../http/body.ts';
 import type { Bindings, Context, Middleware } from '../http/context.ts';
 import { OwnerLimit } from '../limits/concurrency.ts';
 import { Shares } from '../limits/shares.ts';
-import type { SealingKeys } from '../sealing/keys.ts';
 import {
   checkDate,
   headOf,
@@ -36,6 +35,7 @@ import {
   problemOf,
 } from '../sealing/opened-request.ts';
 import { encryptWith, SealedResponse } from '../sealing/sealed-response.ts';
+import type { SealingKeys } from '../sealing/sealing-keys.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import { CLIENT_GONE } from '../telemetry/watch.ts';
 

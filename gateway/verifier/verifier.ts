@@ -74,7 +74,7 @@ class VerifierQueue {
     this.#options = options;
     this.#queue = new JobQueue(options.permits);
     this.shares = new Shares(options.max_bytes);
-    this.#thread = new Thread(new URL('./worker.ts', import.meta.url), {
+    this.#thread = new Thread(new URL('./verify-worker.ts', import.meta.url), {
       workerData: options.worker,
       resourceLimits: { maxOldGenerationSizeMb: options.max_heap_mb },
     });

@@ -3,7 +3,7 @@ import type { Evidence } from '../../proto/attestation/attestation.ts';
 import type { Nonce } from '../../proto/attestation/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { AttesterError } from '../common/attester.ts';
-import type { Collector } from '../driver/collector.ts';
+import type { Collector } from '../driver/gpu-collector.ts';
 
 /** A check of verify/ failed; `failed` is the code of the first. */
 export class AppraisalError extends AttesterError {

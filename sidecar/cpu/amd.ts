@@ -6,7 +6,7 @@ import { type Check, CheckFailure, type CheckName } from '../../verify/index.ts'
 import { parseSnpReport, type SnpReport, tcbOf } from '../../verify/service.ts';
 import type { AttesterError } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
-import { refused, unavailable, withheld } from './collector.ts';
+import { refused, unavailable, withheld } from './cpu-collector.ts';
 import {
   createService,
   createStore,

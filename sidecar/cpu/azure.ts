@@ -8,7 +8,7 @@ import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
 import { lastLineOf, RunError, runProgram, withTemporaryFolder } from '../common/program.ts';
 import type { AmdEndorsements, HostCertificates } from './amd.ts';
-import { type CpuCollector, type CpuEvidence, refused, unavailable } from './collector.ts';
+import { type CpuCollector, type CpuEvidence, refused, unavailable } from './cpu-collector.ts';
 import type { IntelCollateral } from './intel.ts';
 
 interface AzureOptions {

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { readLimited } from '../../verify/service.ts';
 import { networkReason, retryAfterMs } from '../common/http.ts';
 import { createKeptFiles } from '../common/kept-files.ts';
-import { unavailable } from './collector.ts';
+import { unavailable } from './cpu-collector.ts';
 
 export interface EndorsementOptions {
   /** Where endorsements are kept across restarts. */

@@ -6,7 +6,7 @@ import { collateralEnd, parseTdxQuote } from '../../verify/service.ts';
 import type { AttesterError } from '../common/attester.ts';
 import { INTEL_PCS_URL } from '../common/config.ts';
 import { until } from '../common/lock.ts';
-import { refused, unavailable } from './collector.ts';
+import { refused, unavailable } from './cpu-collector.ts';
 import {
   createService,
   createStore,

@@ -18,7 +18,7 @@ import { bootRomKey, checkSession } from '../../verify/service.ts';
 import { AttesterError, failed } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
 import { backoffMs, SESSION_RETRY } from '../common/retry.ts';
-import { type CpuCollector, REPORT_DEADLINE_MS } from './collector.ts';
+import { type CpuCollector, REPORT_DEADLINE_MS } from './cpu-collector.ts';
 
 /** A session as gateways return it to clients. */
 interface Session {

@@ -17,7 +17,7 @@ import {
   refused,
   unavailable,
   unsupported,
-} from './collector.ts';
+} from './cpu-collector.ts';
 
 /** File system calls; they reject with the system's errors, which have a `code`. */
 interface TsmFs {

@@ -3,7 +3,7 @@
 import { dirname, join } from 'node:path';
 import type { CpuType } from '../../verify/cpu.ts';
 import { AZURE_TPM, type SidecarConfig } from '../common/config.ts';
-import { PROVIDERS } from '../cpu/collector.ts';
+import { PROVIDERS } from '../cpu/cpu-collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host } from './host.ts';
 

@@ -20,7 +20,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'verify/cpu.ts',
     'sidecar/run.ts',
     'sidecar/common/attester.ts',
-    'sidecar/cpu/collector.ts',
+    'sidecar/cpu/cpu-collector.ts',
   ],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/support', 'vitest.config.ts'],
 };

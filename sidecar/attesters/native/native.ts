@@ -5,7 +5,7 @@ import type { Nonce } from '../../../proto/attestation/raw.ts';
 import { checkRim } from '../../../verify/service.ts';
 import type { Attester, Collected } from '../../common/attester.ts';
 import { until } from '../../common/lock.ts';
-import { createCollector, type DeviceOptions } from '../../driver/collector.ts';
+import { createCollector, type DeviceOptions } from '../../driver/gpu-collector.ts';
 import { chainRenewal, withRenewals } from '../appraisal.ts';
 import { type AppraisalOptions, collateralRenewal, createAppraiser, withOutages } from './appraise.ts';
 import { createKeptCollateral, createStore } from './kept-collateral.ts';

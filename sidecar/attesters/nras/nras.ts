@@ -10,7 +10,7 @@ import {
 } from '../../../verify/service.ts';
 import type { Attester, Collected } from '../../common/attester.ts';
 import { until } from '../../common/lock.ts';
-import { createCollector, type DeviceOptions } from '../../driver/collector.ts';
+import { createCollector, type DeviceOptions } from '../../driver/gpu-collector.ts';
 import { AppraisalError, chainRenewal, withRenewals } from '../appraisal.ts';
 import {
   createNrasKeys,

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
-import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
+import type { CpuCollector } from '../../../sidecar/cpu/cpu-collector.ts';
 import { verifyingFetch } from '../../../verify/clients/fetch.ts';
 import { chatAnswer } from '../../support/backend.ts';
 import { CHAT } from '../../support/client.ts';

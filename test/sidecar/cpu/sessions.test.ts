@@ -6,7 +6,7 @@ import { createSimulatedAttester } from '../../../demo/twin/gpu.ts';
 import { readStatement } from '../../../proto/attestation/statement.ts';
 import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import { until } from '../../../sidecar/common/lock.ts';
-import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
+import type { CpuCollector } from '../../../sidecar/cpu/cpu-collector.ts';
 import { createSessions, SessionBusy, SessionChanged, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { appraiseSession } from '../../../verify/cpu.ts';
 import { answerChecker } from '../../../verify/service.ts';

@@ -6,7 +6,7 @@ import { chainPem, type makeDevice } from '../../../../demo/twin/pki.ts';
 import type { Evidence } from '../../../../proto/attestation/attestation.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
-import type { Collector } from '../../../../sidecar/driver/collector.ts';
+import type { Collector } from '../../../../sidecar/driver/gpu-collector.ts';
 import { freshNonce, never } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
 import { noFaults } from '../../../twin/faults.ts';

@@ -1,7 +1,7 @@
 // How much native adds to the collection itself, its caches warm. The bar is 15 ms at the median, on a machine of its own.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createNativeAttester } from '../../../../sidecar/attesters/native/native.ts';
-import { type Collector, createCollector } from '../../../../sidecar/driver/collector.ts';
+import { type Collector, createCollector } from '../../../../sidecar/driver/gpu-collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { freshNonce, never } from '../../../support/attest.ts';
 import { type Bench, missing, startBench } from './native-bench.ts';

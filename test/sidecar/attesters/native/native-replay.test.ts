@@ -8,7 +8,7 @@ import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createAppraiser } from '../../../../sidecar/attesters/native/appraise.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../../../sidecar/attesters/native/native.ts';
-import type { Collector } from '../../../../sidecar/driver/collector.ts';
+import type { Collector } from '../../../../sidecar/driver/gpu-collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { toHex } from '../../../../verify/common/bytes.ts';
 import { rimRoots } from '../../../../verify/gpu/nvidia.ts';

@@ -6,7 +6,7 @@ import { createSimulatedAttester } from '../../../../demo/twin/gpu.ts';
 import { chainPem, DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../../../demo/twin/pki.ts';
 import { createNrasAttester } from '../../../../sidecar/attesters/nras/nras.ts';
 import type { Attester } from '../../../../sidecar/common/attester.ts';
-import type { Collector } from '../../../../sidecar/driver/collector.ts';
+import type { Collector } from '../../../../sidecar/driver/gpu-collector.ts';
 import { checkCollected } from '../../../../sidecar/signing/evidence-check.ts';
 import { failureOf, freshNonce, never } from '../../../support/attest.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
