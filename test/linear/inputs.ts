@@ -18,7 +18,7 @@ import { makeRim } from '../twin/rim.ts';
 /** Writes about `n` characters. */
 type Make = (n: number) => string | Promise<string>;
 export interface Kind {
-  /** Most characters: no limit of a reader ends its work much earlier. */
+  /** Most characters: small enough that no limit of a reader ends its work early. */
   readonly most: number;
   /** `latin1`: each character is a byte. */
   readonly encoding: 'utf8' | 'latin1';
@@ -63,7 +63,7 @@ const bytes = (most: number, patterns: string, more: Readonly<Record<string, Mak
 });
 const latin1 = (made: Uint8Array): string => Buffer.from(made).toString('latin1');
 const long = (n: number): string => latin1(varint(n)) + 'A'.repeat(n);
-const MOST = 1 << 20;
+const MOST = 16_384;
 
 /** JSON values that are large. */
 const VALUES = String.raw`"«x»" ¦ "«\\»" ¦ "«\u0061»" ¦ "«é😀»" ¦ "«}»" ¦ 1«0» ¦ [«1.0,»1] ¦ [«{},»1] ¦ [«{"index":0,"a":"b"},»1]
@@ -166,7 +166,7 @@ const inRim =
 const OPENED = '«\x01x\x01y»␀␀ ¦ «\x03x-a\x01y» ¦ ␀␀«\x01x\x01y»␀ ¦ ␀«\x01x»␀ ¦ ␀«\xc0␀␀␀␀␀␀\x01x» ¦ ␀␀«␀»';
 const opened = (start: string) =>
   bytes(
-    60_000,
+    8_192,
     OPENED.split('¦')
       .map((one) => start + one.trim())
       .join('¦'),
@@ -230,7 +230,7 @@ export const KINDS = {
     ),
   }),
   attestations: kind(
-    MOST,
+    8_192,
     `{«"attestation":{},»"attestation":{}} ¦ {"token":"tt","evidence":[«${DEVICE},»${DEVICE}]} ¦ [{"arch":"HOPPER","report":"«A»","certificate_chain":"«A»"}]`,
     {
       ...growing(VALUES, (text) => attested(`{"request":${text}}`)),
@@ -238,12 +238,13 @@ export const KINDS = {
     },
   ),
   transcripts: kind(MOST, '', growing(FOLDED.map(streamOf).join('¦'), saved)),
-  der: bytes(40_000, '«0␀» ¦ «0» ¦ «\xff» ¦ 0\x82\xea\x60«\x05␀»', {
+  der: bytes(14_000, '«0␀» ¦ «0» ¦ «\xff» ¦ 0\x82\x32\x00«\x05␀»', {
     name: (n) => certificate(der.sequence(repeated(PART, n / 2)), der.nil()),
     extensions: (n) => certificate(der.sequence(PART), repeated(der.extension('2.5.29.37', der.nil()), n)),
     responses: (n) => ocsp(repeated(ABOUT, n)),
     oid: (n) => latin1(der.oid(`1.2${'.1'.repeat(n)}`)),
   }),
+  crls: bytes(40_000, '', { revoked: (n) => latin1(amdCrl(amd, serials(n))) }),
   ocsps: bytes(MOST, '', { list: (n) => latin1(repeated(Buffer.from(ocsp(repeated(ABOUT, 900)), 'latin1'), n)) }),
   pem: kind(
     MOST,
@@ -261,8 +262,8 @@ export const KINDS = {
       payload: inRim('Payload', '<x/>'),
     },
   ),
-  opaque: bytes(60_000, OPAQUE),
-  reports: bytes(60_000, '«␀»', {
+  opaque: bytes(MOST, OPAQUE),
+  reports: bytes(MOST, '«␀»', {
     ...growing(OPAQUE, (text) => gpuReport([Buffer.alloc(48)], text)),
     blocks: (n) =>
       gpuReport(
@@ -270,7 +271,7 @@ export const KINDS = {
         '',
       ),
   }),
-  cpu: kind(MOST, '', {
+  cpu: kind(40_000, '', {
     quote: (n) => tdx({ report: base64(Buffer.concat([quote, Buffer.alloc(n)])) }),
     tcb: (n) => tdx({ collateral: makeCollateral(intel, { tcbInfo: { x: 'x'.repeat(n) } }) }),
     revoked: (n) => tdx({ collateral: makeCollateral(intel, { pckRevoked: serials(n) }) }),
@@ -283,7 +284,7 @@ export const KINDS = {
     statement: (n) => snp({ statement: 'x'.repeat(n) }),
   }),
   heads: bytes(
-    60_000,
+    MOST,
     '«x-#: y␍␊» ¦ «a: b␍␊» ¦ connection: «x-#, »close␍␊ ¦ x-forwarded-for: «1.2.3.4, »1.2.3.4␍␊ ¦ x-forwarded-for: «0:»:1␍␊ ¦ content-type: text/event-stream«; a=b»␍␊ ¦ a: b«␠»c␍␊',
   ),
   targets: bytes(MOST, '«/» ¦ «/a» ¦ /«%41» ¦ /«%» ¦ /«?» ¦ http://«a.» ¦ http://a«:» ¦ http://a/«@» ¦ [«:»]:1 ¦ «-»'),

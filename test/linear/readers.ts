@@ -278,7 +278,7 @@ const ofVerify: readonly Row[] = [
   row('exportCmw, a session', 'cpu', ({ s }) =>
     exportCmw({ ...JSON.parse(s), statement: SESSION.statement, gpu: SESSION.gpu }),
   ),
-  row('parseCrl', 'der', ({ bytes }) => parseCrl(bytes)),
+  row('parseCrl', 'der crls', ({ bytes }) => parseCrl(bytes)),
   row('appraiseAttestation', 'attestations tokens', ({ s }) => appraiseAttestation(s, OPTIONS)),
   row('appraiseAttestation, a stream', 'transcripts', ({ bytes }) =>
     appraiseAttestation(new Uint8Array(bytes), OPTIONS),
