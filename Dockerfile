@@ -108,7 +108,7 @@ COPY deploy/ready deploy/ready
 
 FROM sidecar-sources AS sidecar-compiled
 USER 10001
-RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node sidecar/main.ts; node sidecar/healthcheck.ts; \
+RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node --max-semi-space-size=4 sidecar/main.ts; node sidecar/healthcheck.ts; \
     chmod -R a+rX,go-w /tmp/compiled/*
 
 FROM sidecar-sources AS sidecar
@@ -118,7 +118,7 @@ ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
     COLLATERAL_DIR=/var/lib/countersign/collateral
 USER 10001:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
-CMD ["node", "sidecar/main.ts"]
+CMD ["node", "--max-semi-space-size=4", "sidecar/main.ts"]
 
 # The same with the simulators, which no image for production holds.
 FROM sidecar AS demo-sidecar
@@ -126,7 +126,7 @@ LABEL org.opencontainers.image.title="Countersign demo sidecar" \
       org.opencontainers.image.description="The sidecar with a simulated GPU and processor, for the demo"
 COPY demo/twin demo/twin
 ENV ATTESTER=simulated
-CMD ["node", "demo/twin/main.ts", "--root-dir", "/var/lib/countersign/simulated-root"]
+CMD ["node", "--max-semi-space-size=4", "demo/twin/main.ts", "--root-dir", "/var/lib/countersign/simulated-root"]
 
 FROM runtime AS demo-engine-sources
 LABEL org.opencontainers.image.title="Countersign demo engine" \

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
 import { ANY_TEXT, NODE_FLAGS } from '../gateway/base/config.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/common/config.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
 import { StartError } from './errors.ts';
 import { CACHE, fetchModel } from './fetch.ts';
@@ -64,7 +65,12 @@ async function start(config: DemoConfig): Promise<void> {
   }
   // Only the gateway has the backend's key.
   const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
-  run('sidecar', config.simulated ? ['demo/twin/main.ts', ...config.options.twin] : ['sidecar/main.ts'], sidecarEnv);
+  run(
+    'sidecar',
+    config.simulated ? ['demo/twin/main.ts', ...config.options.twin] : ['sidecar/main.ts'],
+    sidecarEnv,
+    SIDECAR_FLAGS,
+  );
   run('gateway', ['gateway/main.ts'], env, NODE_FLAGS);
 
   say(`starting ${config.engine ? 'demo engine, ' : ''}sidecar and gateway …`);

@@ -37,6 +37,9 @@ export function inheritedSocket(env: Readonly<Record<string, string | undefined>
   return FIRST_FD;
 }
 
+/** How Node is started for the sidecar: by default the garbage of 10,000 waiting requests takes 70 MB, with this a quarter to three quarters of it. */
+export const NODE_FLAGS = ['--max-semi-space-size=4'] as const;
+
 const ATTESTERS = ['auto', 'nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 

@@ -15,6 +15,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   page: ['proto', 'verify'],
   demo: [
     'gateway/base/config.ts',
+    'sidecar/common/config.ts',
     'proto',
     'node/settings.ts',
     'verify/cpu.ts',
