@@ -96,7 +96,7 @@ export const verification: Question = {
   async round(bench, turn) {
     const rows: Row[] = [];
     const skip = (what: string, error: Error) =>
-      bench.say(`SKIPPED ${what}: ${error.message.trim().split('\n').at(-1)}`);
+      bench.say(`SKIPPED ${what}: ${/^\w*Error.*/m.exec(error.message)?.[0] ?? error.message}`);
     for (const [what, vector] of SUBJECTS)
       for (const [name, root] of Object.entries(bench.checkouts))
         await verify(bench, `${name}: ${what}`, root, vector).then(
