@@ -36,8 +36,8 @@ describe.skipIf(missing !== '')(`a compact proof${missing}`, () => {
   test('answers of one session share a bundle, and what is downloaded stands for itself', async () => {
     const { page, requests, complaints, close } = await stage.visit();
     const answers: number[] = [];
-    page.on('response', async (response) => {
-      if (response.url().endsWith('/v1/chat/completions')) answers.push((await response.body()).length);
+    page.on('requestfinished', async (request) => {
+      if (request.url().endsWith('/v1/chat/completions')) answers.push((await request.sizes()).responseBodySize);
     });
     for (const question of ['Hello', 'Again']) {
       await say(page, question);
