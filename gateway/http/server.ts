@@ -53,16 +53,7 @@ interface Exchange {
  * connection ends.
  */
 export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger): Server {
-  const serverOptions: ServerOptions = {
-    maxHeaderSize: MAX_HEADER_BYTES,
-    headersTimeout: options.headers_timeout_ms,
-    requestTimeout: options.request_timeout_ms,
-    connectionsCheckingInterval: Math.min(CHECK_MS, Math.ceil(options.headers_timeout_ms / 3)),
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    // Node would respond without a body; `faultOf` responds with an error message.
-    requireHostHeader: false,
-    insecureHTTPParser: false,
-  };
+  const serverOptions = serverOptionsOf(options);
   const route = getRequestListener(fetch, {
     hostname: 'localhost',
     errorHandler: (error) => unexpectedError(error, log),
@@ -160,6 +151,17 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   });
   return server;
 }
+
+const serverOptionsOf = ({ headers_timeout_ms, request_timeout_ms }: HttpOptions): ServerOptions => ({
+  maxHeaderSize: MAX_HEADER_BYTES,
+  headersTimeout: headers_timeout_ms,
+  requestTimeout: request_timeout_ms,
+  connectionsCheckingInterval: Math.min(CHECK_MS, Math.ceil(headers_timeout_ms / 3)),
+  keepAliveTimeout: KEEP_ALIVE_MS,
+  // Node would respond without a body; `faultOf` responds with an error message.
+  requireHostHeader: false,
+  insecureHTTPParser: false,
+});
 
 /**
  * Returns the fault of a request that the parser accepted, or null. Rewrites its target to the form that routes know.

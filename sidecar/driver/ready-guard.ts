@@ -5,7 +5,7 @@ import { shared, withDeadline } from '../common/lock.ts';
 import { createNvml, type Nvml, openLibrary } from './nvml.ts';
 
 /** Whether the GPUs accept work; null where that cannot be learnt: no NVML, no koffi, a driver that hangs. */
-export type ReadReady = () => Promise<boolean | null>;
+type ReadReady = () => Promise<boolean | null>;
 
 const READ_MS = 5_000;
 
@@ -27,7 +27,7 @@ const LOST =
   'the driver has torn confidential computing down after a failed call (GPUs not ready, dmesg: "ConfCompute: Fatal error hit!"); restart the guest';
 
 /** Once the GPUs were ready and are not after a failure, everything fails with `cc_lost`, and the attester is not called any more. */
-export interface ReadyGuard {
+interface ReadyGuard {
   /** @throws {AttesterError} cc_lost; else what `make` threw. */
   attester(make: () => Promise<Attester>): Promise<Attester>;
 }

@@ -13,6 +13,7 @@ import { BodyTooLarge, mediaType, readLimited } from '../common/limited.ts';
 import { LruMap } from '../common/lru.ts';
 import {
   type Expected,
+  type Policy,
   refuseUnknownOptions,
   VERIFY_OPTIONS,
   type Verified,
@@ -99,13 +100,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     compact = false,
     ...verify
   } = options;
-  const policy = {
-    ...verify.policy,
-    maxBatch: verify.policy?.maxBatch ?? (strict ? 1 : undefined),
-    minLevel: verify.policy?.minLevel ?? (verify.simulatedRoot === undefined ? 'gpu' : 'none'),
-    maxAgeSeconds: verify.policy?.maxAgeSeconds ?? FRESH.maxAgeSeconds,
-    maxAheadSeconds: verify.policy?.maxAheadSeconds ?? FRESH.maxAheadSeconds,
-  };
+  const policy = policyOf(verify, strict);
   const seen = new LruMap<string, true>(MAX_SEEN);
   const services = new LruMap<string, Service>(MAX_SERVICES);
 
@@ -117,12 +112,8 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     isInSession: IsInSession | null,
     bundles: Bundles,
   ): Promise<void> {
-    const verified = await verifyAttestation(answer, {
-      ...verify,
-      bundles: verify.bundles ?? bundles,
-      policy,
-      expected,
-    }).catch((cause) => {
+    const given = { ...verify, bundles: verify.bundles ?? bundles, policy, expected };
+    const verified = await verifyAttestation(answer, given).catch((cause) => {
       throw cause instanceof VerificationError ? new UnprovenAnswerError(cause.code, { cause }) : cause;
     });
     // An event of a stream must not count as a whole response.
@@ -194,6 +185,15 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     }
   };
 }
+
+/** What a caller leaves out is strict: fresh proofs of genuine hardware. */
+const policyOf = ({ policy, simulatedRoot }: VerifyOptions, strict: boolean): Policy => ({
+  ...policy,
+  maxBatch: policy?.maxBatch ?? (strict ? 1 : undefined),
+  minLevel: policy?.minLevel ?? (simulatedRoot === undefined ? 'gpu' : 'none'),
+  maxAgeSeconds: policy?.maxAgeSeconds ?? FRESH.maxAgeSeconds,
+  maxAheadSeconds: policy?.maxAheadSeconds ?? FRESH.maxAheadSeconds,
+});
 
 /** The method and URL of a request whose body stays with the caller: a Request of a Request would take it. */
 function headOf(input: Parameters<typeof fetch>[0], init: RequestInit | undefined): Request {

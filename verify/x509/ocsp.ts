@@ -91,7 +91,7 @@ function value(tag: number, ...contents: readonly Uint8Array[]): Bytes {
 
 // Reads OCSP requests about one certificate, as NVIDIA's verifiers write them: neither signed nor in anyone's name.
 
-export interface OcspRequest {
+interface OcspRequest {
   /** DER of the CertID. */
   readonly id: Uint8Array;
   readonly certId: CertId;

@@ -29,7 +29,7 @@ interface KeptServicesOptions {
   readonly clock?: () => Date;
 }
 
-export interface KeptServices {
+interface KeptServices {
   /** The environment for workers, whose services are this server: they need no proxy and no network. */
   readonly environment: ProgramEnvironment;
   /** Drops what is kept: NVIDIA's verifier refused an appraisal, and a document may be the reason. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { chainPem } from '../../../../demo/twin/pki.ts';
 import { createStore } from '../../../../sidecar/attesters/native/kept-collateral.ts';
-import { type KeptServices, startKeptServices } from '../../../../sidecar/attesters/nvtrust/services.ts';
+import { startKeptServices } from '../../../../sidecar/attesters/nvtrust/services.ts';
 import { parsePem } from '../../../../verify/x509/certificate.ts';
 import { makeCertId, ocspRequestOf, parseOcspResponse } from '../../../../verify/x509/ocsp.ts';
 import { type Folder, temporaryFolder } from '../../../support/harness.ts';
@@ -15,7 +15,7 @@ const DAY_MS = 86_400_000;
 
 let bench: EndorsementBench;
 let folder: Folder;
-let services: KeptServices;
+let services: Awaited<ReturnType<typeof startKeptServices>>;
 let ahead_ms = 0;
 let keys: (string | null)[] = [];
 
