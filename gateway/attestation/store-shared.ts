@@ -69,6 +69,8 @@ function createEntries(connection: Connection, attestation_ttl_ms: number) {
     if (last !== undefined && performance.now() - last.at_ms < BUNDLE_MORE_MS / 2) return last.done;
     const done = set(bundleKey(bundle.sha256), bundle.json, attestation_ttl_ms + BUNDLE_MORE_MS);
     bundlesSet.set(bundle, { at_ms: performance.now(), done });
+    // The next attestation that shares it tries again.
+    done.catch(() => bundlesSet.delete(bundle));
     return done;
   }
 

@@ -103,6 +103,39 @@ it('what a batch has in common is on the server once, and another gateway puts e
   await Promise.all([one.close(), other.close()]);
 });
 
+it('a bundle that could not be stored is stored with the next attestation that shares it', async () => {
+  const server = new Map<string, Buffer>();
+  let isDown = true;
+  const commands = {
+    set: async (key: string, value: string | Buffer) => {
+      if (isDown) throw new Error('down');
+      server.set(key, Buffer.from(value));
+    },
+    get: async (key: string) => server.get(key) ?? null,
+    del: async (key: string) => void server.delete(key),
+  };
+  const client = { ...commands, withTypeMapping: () => commands } as unknown as Client;
+  const connection: Connection = {
+    isReady: true,
+    isCluster: false,
+    run: (command) => command(client),
+    close: async () => {},
+  };
+  const gateway = () =>
+    createSharedStore(connection, createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 }), options);
+  const [one, other] = [gateway(), gateway()];
+  const session = { id: 'cd'.repeat(32), statement: 's', cpu: '{"type":"TDX"}', gpu: '[]' };
+  const keep = (id: string) =>
+    one.keep(OWNER, id, null, { ...alone(`{"raw":"${id}"}`), bundle: bundleOf(null, session) }, false);
+  keep('lost');
+  await vi.waitFor(async () => expect(await other.find(OWNER, 'lost')).toBeNull());
+  isDown = false;
+  keep('kept');
+  await vi.waitFor(async () => expect(await other.find(OWNER, 'kept')).toMatchObject({ state: 'ready' }));
+  expect(await other.find(OWNER, 'lost')).toBeNull();
+  await Promise.all([one.close(), other.close()]);
+});
+
 it('another gateway finds an attestation by every id of its completion, and by none that a backend made of ours', async () => {
   const server = new Map<string, Buffer>();
   const commands = {
