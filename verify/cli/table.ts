@@ -81,7 +81,7 @@ const SESSION: readonly Option[] = [
   {
     name: 'session',
     value: 'FILE',
-    text: 'the session of an attestation that names it and does not carry it (x-tee-session)',
+    text: 'the session of an attestation that names it and carries neither it nor a bundle',
   },
 ];
 const BUNDLE: Option = {

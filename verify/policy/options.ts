@@ -40,7 +40,7 @@ export interface VerifyOptions {
   readonly policy?: Policy | undefined;
   /** For the processor's evidence: roots in place of AMD's and Intel's, the caller's collateral, policy and reference values. */
   readonly cpu?: CpuPartOptions | undefined;
-  /** A session that `verifySession` verified, for attestations that name it instead of carrying it (`x-tee-session`). */
+  /** A session that `verifySession` verified, for attestations that name it and carry neither it nor a bundle. */
   readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
   /** Where compact attestations find their bundles; without it there are none. */
   readonly bundles?: Bundles | undefined;

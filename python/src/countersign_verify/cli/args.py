@@ -196,7 +196,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     },
     "session": {
         "metavar": "FILE",
-        "help": "the session of an attestation that names it and does not carry it (x-tee-session)",
+        "help": "the session of an attestation that names it and carries neither it nor a bundle",
     },
     "bundle": {
         "metavar": "FILE",

@@ -146,7 +146,7 @@ class VerifyOptions:
     Of the processor's evidence: whom to trust in place of AMD and Intel, the caller's collateral, what is accepted.
     """
     session: VerifiedSession | None = None
-    """A session that `verify_session` verified, for attestations that name it and do not carry it (`x-tee-session`)."""
+    """A session that `verify_session` verified, for attestations that name it and carry neither it nor a bundle."""
     bundles: Bundles | None = None
     """Where compact attestations find their bundles; without it there are none."""
     nras_keys: Jwks | None = None
