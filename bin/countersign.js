@@ -7,6 +7,6 @@ if (!process.features.typescript) {
 const commands = new Map([
   ['doctor', '../sidecar/doctor/main.ts'],
   ['keys', '../gateway/keys/cli.ts'],
-  ['audit', '../gateway/usage/audit-cli.ts'],
+  ['audit-log', '../gateway/usage/audit-cli.ts'],
 ]);
-await import(commands.get(process.argv[2]) ?? '../verify/cli/main.ts');
+await import(commands.get(process.argv[2]) ?? '../auditor/main.ts');

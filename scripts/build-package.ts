@@ -5,7 +5,9 @@ import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
+import { AUDITOR } from '../auditor/commands.ts';
 import { manPage } from '../verify/cli/help.ts';
+import { COMMANDS } from '../verify/cli/table.ts';
 
 /** Of what a page loads to verify an attestation; what a processor's evidence and streams of named events need is loaded when there are some. */
 export const MAX_GZIPPED_BYTES = 45 * 1024;
@@ -76,10 +78,10 @@ async function main(): Promise<void> {
   rmSync(`${PACKAGE}/dist`, { recursive: true, force: true });
   const { status } = spawnSync(process.execPath, [TSC, '-p', PACKAGE], { stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
-  chmodSync(`${PACKAGE}/dist/verify/cli/main.js`, 0o755);
+  chmodSync(`${PACKAGE}/dist/auditor/main.js`, 0o755);
   copyFileSync(`${ROOT}/LICENSE`, `${PACKAGE}/LICENSE`);
   mkdirSync(`${PACKAGE}/man`, { recursive: true });
-  writeFileSync(`${PACKAGE}/man/countersign.1`, manPage());
+  writeFileSync(`${PACKAGE}/man/countersign.1`, manPage([...COMMANDS, ...AUDITOR]));
   pack();
   const { first, later } = await weigh();
   console.log(

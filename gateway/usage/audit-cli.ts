@@ -1,10 +1,10 @@
-// The command `countersign audit check FILE…`: checks the hash chain of an audit log's lines and says where it is broken.
+// The command `countersign audit-log check FILE…`: checks the hash chain of an audit log's lines and says where it is broken.
 import { closeSync, createReadStream, existsSync, fstatSync, openSync, readSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { lineHash, NO_LINE, rotatedFiles } from './audit-log.ts';
 
-const USAGE = `usage: countersign audit check FILE [FILE…] [--head N:HASH]
+const USAGE = `usage: countersign audit-log check FILE [FILE…] [--head N:HASH]
   FILE          an audit log; with one, the rotated files beside it (FILE.000000000001) come first
   --head N:HASH what an earlier check printed as the head: the log must still hold that line, so that a cut end shows too
 Exit codes: 0 unbroken, 1 broken, 2 usage.`;
@@ -124,7 +124,7 @@ async function main(args: string[]): Promise<number> {
   }
   const absent = given.find((file) => !existsSync(file) && (given.length > 1 || filesOf(given).length === 0));
   if (absent !== undefined) {
-    console.error(`countersign audit: ${absent} is not there`);
+    console.error(`countersign audit-log: ${absent} is not there`);
     return 2;
   }
   try {
@@ -155,9 +155,9 @@ function checkHead({ first, last, found }: Chain, wanted: number, hash: string):
 }
 
 try {
-  process.exitCode = await main(process.argv.slice(process.argv[2] === 'audit' ? 3 : 2));
+  process.exitCode = await main(process.argv.slice(process.argv[2] === 'audit-log' ? 3 : 2));
 } catch (error) {
   if (!(error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')) throw error;
-  console.error(`countersign audit: ${(error as Error).message}\n${USAGE}`);
+  console.error(`countersign audit-log: ${(error as Error).message}\n${USAGE}`);
   process.exitCode = 2;
 }

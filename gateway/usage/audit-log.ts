@@ -1,5 +1,5 @@
 // The audit log: one JSON line for each request except GET that reached the backend, never its content. Each line holds the SHA-256 of the
-// line before it, by which `countersign audit check` finds a line that was removed or changed.
+// line before it, by which `countersign audit-log check` finds a line that was removed or changed.
 import { hash } from 'node:crypto';
 import {
   closeSync,

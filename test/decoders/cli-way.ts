@@ -11,7 +11,7 @@ import { AT, simulatedRoot } from '../verify/maker.ts';
 import type { Way } from './differential.ts';
 import { EVENT_STREAM } from './grammar.ts';
 
-const MAIN = fileURLToPath(new URL('../../verify/cli/main.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../auditor/main.ts', import.meta.url));
 
 export interface CliWay extends Way {
   close(): void;

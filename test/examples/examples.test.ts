@@ -109,7 +109,7 @@ describe.concurrent('examples', { timeout: 90_000 }, () => {
     for (const [id, rim] of h100Rims()) writeFileSync(join(collateral, 'rim', `${id}.xml`), rim);
     const evidence = join(service.folder, 'h100.json');
     writeFileSync(evidence, JSON.stringify([h100()]));
-    const cli = [process.execPath, 'verify/cli/main.ts', 'evidence', evidence, '--offline'];
+    const cli = [process.execPath, 'auditor/main.ts', 'evidence', evidence, '--offline'];
     // Its OCSP answers and its reference values were never valid at one time.
     const given = ['--collateral', collateral, '--at', '2025-09-01T00:00:00Z', '--without-revocation'];
     const ran = await run([...cli, ...given]);

@@ -208,7 +208,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     const request = await save('the request');
     const alone = await save('Download the attestation');
     const root = join(folder, 'simulated-root', 'root.pem');
-    const cli = startProcess('verify/cli/main.ts', [
+    const cli = startProcess('auditor/main.ts', [
       'verify',
       stream,
       '--request',

@@ -19,7 +19,7 @@ port.on('message', async (args: readonly string[]) => {
   let thrown: string | null = null;
   try {
     // The module runs anew under each name; what it imports does not.
-    await import(`../../verify/cli/main.ts?${count++}`);
+    await import(`../../auditor/main.ts?${count++}`);
   } catch (error) {
     thrown = String(error instanceof Error ? error.stack : error);
   }

@@ -5,12 +5,17 @@ import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { distance, nearest } from '../common/known-options.ts';
 import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu.ts';
 import { LEVELS, type Level } from '../index.ts';
-import { SHELLS, type Shell, usage, usageOf } from './help.ts';
+import { SHELLS, type Shell } from './help.ts';
 import { UsageError } from './input.ts';
 import { COMMANDS, type Command, DEMANDS, OF_SERVICE } from './table.ts';
 
 export interface Arguments {
-  readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'expand' | 'replay' | 'proxy';
+  /** Its name. */
+  readonly command: string;
+  /** Of a command that runs itself: its options by their names, its operands, and what it does. */
+  readonly values: Parsed['values'];
+  readonly operands: readonly string[];
+  readonly run: OwnCommand['run'] | null;
   /** The names of the options on the command line. */
   readonly given: readonly string[];
   /** Empty for `proxy`, which has none. */
@@ -56,9 +61,6 @@ export interface Arguments {
   readonly into: string | null;
   /** Of `expand`. */
   readonly url: string | null;
-  /** Of `replay`. */
-  readonly baseUrl: string | null;
-  readonly times: number;
   readonly apiKeyFile: string | null;
   /** Of `proxy`. */
   readonly gateway: string | null;
@@ -74,33 +76,40 @@ export interface Arguments {
   readonly withoutChallenge: boolean;
 }
 
+/** A command that another room adds: it takes any number of operands, and runs itself. */
+export interface OwnCommand extends Command {
+  /** Returns the exit status. @throws {UsageError} */
+  readonly run: (args: Arguments, env: Readonly<Record<string, string | undefined>>) => Promise<number>;
+}
+
 /** A request to print help, the version or a script for a shell. */
 export type Request =
   | { readonly print: 'help' | 'version'; readonly command: Command | null }
   | { readonly shell: Shell };
 
-const MAX_TIMES = 100;
 const PROXY_PORT = 8787;
 
 /** @throws {UsageError} */
-export function readArguments(argv: readonly string[]): Arguments | Request {
+export function readArguments(argv: readonly string[], more: readonly OwnCommand[] = []): Arguments | Request {
   const [first, ...rest] = argv;
-  const named = COMMANDS.find(({ name }) => name === first);
+  const all: readonly Command[] = [...COMMANDS, ...more];
+  const named = all.find(({ name }) => name === first);
   if (named === undefined && ['-h', '--help', 'help'].includes(first ?? ''))
-    return { print: 'help', command: COMMANDS.find(({ name }) => name === rest[0]) ?? null };
+    return { print: 'help', command: all.find(({ name }) => name === rest[0]) ?? null };
   if (named === undefined && (first === '--version' || first === '-v')) return { print: 'version', command: null };
   if (first === undefined) throw new UsageError('a FILE or a command is needed');
   if (OF_SERVICE.some(({ name }) => name === first))
     throw new UsageError(`${first} belongs to the service: run it in its folder or in its image`);
-  if (named === undefined) refuseNoCommand(first, rest);
+  if (named === undefined) refuseNoCommand(first, rest, all);
   // `countersign FILE` is `countersign verify FILE`.
   const command = named ?? (COMMANDS[0] as Command);
-  const { values, positionals } = parse(named === undefined ? argv : rest, command);
+  const { values, positionals } = parse(named === undefined ? argv : rest, command, all);
   const flag = (name: string): boolean => values[name] === true;
   if (flag('help')) return { print: 'help', command };
   if (flag('version')) return { print: 'version', command: null };
   if (command.name === 'completion') return { shell: oneOf('completion', positionals[0] ?? '', SHELLS) };
-  const file = fileIn(positionals, command);
+  const run = more.find(({ name }) => name === command.name)?.run ?? null;
+  const file = run === null ? fileIn(positionals, command) : (positionals[0] ?? '');
 
   const text = (name: string): string | null => (values[name] as string | undefined) ?? null;
   const texts = (name: string): readonly string[] => (values[name] as string[] | undefined) ?? [];
@@ -110,13 +119,15 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   };
   if (command.name === 'export' && !flag('cmw')) throw new UsageError('export needs --cmw');
   if (command.name === 'collateral' && text('into') === null) throw new UsageError('collateral needs --into DIR');
-  if (command.name === 'replay' && text('base-url') === null) throw new UsageError('replay needs --base-url URL');
   if (command.name === 'proxy' && text('gateway') === null) throw new UsageError('proxy needs --gateway URL');
   for (const name of ['edge-key-file', 'padding', 'without-challenge'])
     if (flag('plain') && values[name] !== undefined)
       throw new UsageError(`--${name} is for what is sealed, and --plain seals nothing`);
   return {
-    command: command.name as Arguments['command'],
+    command: command.name,
+    values,
+    operands: positionals,
+    run,
     given: Object.keys(values),
     file,
     request: text('request'),
@@ -152,8 +163,6 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     verbose: flag('verbose'),
     into: text('into'),
     url: read('url', (value) => url('--url', value)),
-    baseUrl: read('base-url', (value) => url('--base-url', value)),
-    times: read('times', times) ?? 1,
     apiKeyFile: text('api-key-file'),
     gateway: read('gateway', (value) => url('--gateway', value)),
     port: read('port', port) ?? PROXY_PORT,
@@ -172,18 +181,18 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
 const MAX_WRONG = 2;
 
 /** @throws {UsageError} for a misspelt command, which is no FILE either. */
-function refuseNoCommand(first: string, [second = '-']: readonly string[]): void {
+function refuseNoCommand(first: string, [second = '-']: readonly string[], all: readonly Command[]): void {
   if (!/^[a-z]+$/.test(first) || existsSync(first)) return;
   const near = nearest(
     first,
-    [...COMMANDS, ...OF_SERVICE].map(({ name }) => name),
+    [...all, ...OF_SERVICE].map(({ name }) => name),
   );
   if (!second.startsWith('-') || distance(first, near) <= MAX_WRONG)
     throw new UsageError(`there is no command ${first}: the nearest is ${near}`);
 }
 
 /** The one operand; an empty text for a command without operands. @throws {UsageError} */
-function fileIn([file, ...more]: readonly string[], { name, operands }: Command): string {
+export function fileIn([file, ...more]: readonly string[], { name, operands }: Command): string {
   if (operands === '') {
     if (file !== undefined) throw new UsageError(`${name} takes no FILE`);
     return '';
@@ -204,10 +213,7 @@ const REMOVED: ReadonlyMap<string, string> = new Map([
   ['cvm1', '--cmw exports the evidence'],
 ]);
 
-/** The requested help. */
-export const helpOf = (command: Command | null): string => (command === null ? usage() : usageOf(command));
-
-function parse(args: readonly string[], command: Command): Parsed {
+function parse(args: readonly string[], command: Command, all: readonly Command[]): Parsed {
   const own = Object.fromEntries(
     command.options.map(({ name, value, multiple = false }) => [
       name,
@@ -221,7 +227,7 @@ function parse(args: readonly string[], command: Command): Parsed {
     const { tokens } = parseArgs({ args: [...args], strict: false, tokens: true, options });
     const given = tokens.filter((token) => token.kind === 'option');
     const other = given.find(({ name }) => !Object.hasOwn(options, name));
-    const owners = COMMANDS.filter((one) => one.options.some(({ name }) => name === other?.name));
+    const owners = all.filter((one) => one.options.some(({ name }) => name === other?.name));
     const names = owners.map(({ name }) => name).join(', ');
     if (names !== '') throw new UsageError(`${command.name} has no --${other?.name}, which is of ${names}`);
     const instead = REMOVED.get(other?.name ?? '');
@@ -236,7 +242,8 @@ function parse(args: readonly string[], command: Command): Parsed {
   }
 }
 
-function url(name: string, value: string): string {
+/** @throws {UsageError} */
+export function url(name: string, value: string): string {
   if (!/^https?:\/\/./.test(value) || !URL.canParse(value))
     throw new UsageError(`${name} ${value}: not an http(s) URL`);
   return value;
@@ -264,12 +271,6 @@ function seconds(value: string): number {
 
 function answers(value: string): number {
   if (!/^[1-9]\d{0,11}$/.test(value)) throw new UsageError(`--max-batch ${value}: not a number of answers`);
-  return Number(value);
-}
-
-function times(value: string): number {
-  if (!/^[1-9]\d{0,2}$/.test(value) || Number(value) > MAX_TIMES)
-    throw new UsageError(`--times ${value}: not a number from 1 to ${MAX_TIMES}`);
   return Number(value);
 }
 

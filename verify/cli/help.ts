@@ -1,6 +1,6 @@
 // Help, shell completion and the man page, from the table.
 import { VERSION } from '../common/version.ts';
-import { COMMANDS, type Command, EXIT_STATUS, OF_SERVICE, type Option } from './table.ts';
+import { type Command, EXIT_STATUS, OF_SERVICE, type Option } from './table.ts';
 
 const left = ({ name, value }: Option): string => `--${name}${value === undefined ? '' : ` ${value}`}`;
 
@@ -15,8 +15,8 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
 const status = (): string[] => ['exit status:', ...columns(EXIT_STATUS.map(([code, text]) => [String(code), text]))];
 
 /** `countersign --help`. */
-export function usage(): string {
-  const commands = COMMANDS.map(({ name, operands, text }) => [called(name, operands), text] as const);
+export function usage(all: readonly Command[]): string {
+  const commands = all.map(({ name, operands, text }) => [called(name, operands), text] as const);
   return [
     `countersign ${VERSION}: checks that a confidential GPU signed exactly this request and this answer`,
     '',
@@ -30,7 +30,7 @@ export function usage(): string {
     'FILE may be - for standard input. countersign COMMAND --help lists its options; --version prints the version.',
     '',
     'examples:',
-    ...COMMANDS.flatMap(({ examples }) => examples.slice(0, 2)).map((example) => `  ${example}`),
+    ...all.flatMap(({ examples }) => examples.slice(0, 2)).map((example) => `  ${example}`),
     '',
     ...status(),
   ].join('\n');
@@ -53,23 +53,23 @@ export function usageOf({ name, operands, text, options, examples }: Command): s
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];
 
-const names = (): string[] => [...COMMANDS, ...OF_SERVICE].map(({ name }) => name);
+const names = (all: readonly Command[]): string[] => [...all, ...OF_SERVICE].map(({ name }) => name);
 
-export function completion(shell: Shell): string {
-  return { bash, zsh, fish }[shell]();
+export function completion(shell: Shell, all: readonly Command[]): string {
+  return { bash, zsh, fish }[shell](all);
 }
 
-function bash(): string {
-  const cases = COMMANDS.flatMap(({ name, options }) =>
+function bash(all: readonly Command[]): string {
+  const cases = all.flatMap(({ name, options }) =>
     options.length === 0 ? [] : [`    ${name}) words='${options.map((option) => `--${option.name}`).join(' ')}' ;;`],
   );
-  const values = allOptions().flatMap(({ name, among }) =>
+  const values = optionsOf(all).flatMap(({ name, among }) =>
     among === undefined ? [] : [`    --${name}) COMPREPLY=($(compgen -W '${among.join(' ')}' -- "$word")); return ;;`],
   );
   return `_countersign() {
   local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} words=
   if [ "$COMP_CWORD" = 1 ]; then
-    COMPREPLY=($(compgen -W '${names().join(' ')}' -- "$word") $(compgen -f -- "$word"))
+    COMPREPLY=($(compgen -W '${names(all).join(' ')}' -- "$word") $(compgen -f -- "$word"))
     return
   fi
   case $before in
@@ -86,18 +86,18 @@ ${cases.join('\n')}
 complete -o filenames -F _countersign countersign`;
 }
 
-function allOptions(): Option[] {
-  return [...new Map(COMMANDS.flatMap(({ options }) => options).map((option) => [option.name, option])).values()];
+function optionsOf(all: readonly Command[]): Option[] {
+  return [...new Map(all.flatMap(({ options }) => options).map((option) => [option.name, option])).values()];
 }
 
 /** For zsh's and fish's single quotes. */
 const quoted = (text: string): string => text.replaceAll("'", "'\\''");
 
-function zsh(): string {
-  const commands = [...COMMANDS, ...OF_SERVICE].map(
+function zsh(all: readonly Command[]): string {
+  const commands = [...all, ...OF_SERVICE].map(
     ({ name, text }) => `    '${name}:${quoted(text).replaceAll(':', '\\:')}'`,
   );
-  const cases = COMMANDS.map(({ name, options }) => {
+  const cases = all.map(({ name, options }) => {
     const specs = options.map((option) => {
       const text = quoted(option.text).replaceAll(/[[\]:]/g, '\\$&');
       const { value, among } = option;
@@ -127,12 +127,12 @@ ${cases.join('\n')}
 compdef _countersign countersign`;
 }
 
-function fish(): string {
+function fish(all: readonly Command[]): string {
   const one = '__fish_use_subcommand';
-  const lines = [...COMMANDS, ...OF_SERVICE].map(
+  const lines = [...all, ...OF_SERVICE].map(
     ({ name, text }) => `complete -c countersign -n ${one} -a ${name} -d '${quoted(text)}'`,
   );
-  for (const { name, options } of COMMANDS)
+  for (const { name, options } of all)
     for (const { name: option, value, among, text } of options) {
       const follows = value === undefined ? '' : among === undefined ? ' -r -F' : ` -x -a '${among.join(' ')}'`;
       lines.push(
@@ -150,9 +150,9 @@ const roff = (text: string): string =>
     .replace(/^([.'])/, '\\&$1');
 
 /** `countersign(1)`, in the man macros. */
-export function manPage(): string {
-  const options = ({ options: all }: Command) =>
-    all.flatMap((option) => [
+export function manPage(all: readonly Command[]): string {
+  const options = ({ options: own }: Command) =>
+    own.flatMap((option) => [
       '.TP',
       `.B \\-\\-${roff(option.name)}${option.value === undefined ? '' : `\\fR \\fI${roff(option.value)}`}`,
       roff(option.text),
@@ -164,7 +164,7 @@ export function manPage(): string {
     '.SH SYNOPSIS',
     '.B countersign\n[\\fIverify\\fR] \\fIFILE\\fR [\\fIoptions\\fR]',
     '.SH COMMANDS',
-    ...COMMANDS.flatMap((command) => [
+    ...all.flatMap((command) => [
       `.SS ${roff(called(command.name, command.operands))}`,
       roff(command.text),
       ...options(command),
@@ -176,7 +176,7 @@ export function manPage(): string {
     '.TP\n.B OPENAI_API_KEY\nThe API key of \\fBreplay\\fR, where no file is named.',
     '.SH EXAMPLES',
     '.nf',
-    ...COMMANDS.flatMap(({ examples }) => examples).map(roff),
+    ...all.flatMap(({ examples }) => examples).map(roff),
     '.fi',
     '',
   ].join('\n');

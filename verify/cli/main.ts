@@ -1,31 +1,34 @@
-#!/usr/bin/env node
 // `countersign`: checks its input, prints the report, and reports the result by its exit status (EXIT_STATUS of table.ts).
+// auditor/main.ts starts it, with the commands of that room.
 import { exportCmw } from '../cmw.ts';
 import { unquoted } from '../common/limited.ts';
 import { VERSION } from '../common/version.ts';
 import { appraiseCpu, type CpuReport } from '../cpu.ts';
 import { CheckFailure, UnsupportedSystemError, type VerificationReport } from '../index.ts';
-import { type Arguments, helpOf, type Request, readArguments } from './args.ts';
+import { type Arguments, type OwnCommand, type Request, readArguments } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
 import { expand } from './expand.ts';
-import { completion } from './help.ts';
-import { INPUT_LIMITS, isMany, readInput, readText, UsageError } from './input.ts';
+import { completion, usage, usageOf } from './help.ts';
+import { INPUT_LIMITS, isMany, readInput, UsageError } from './input.ts';
 import { type FileKind, fileKindOf, isAnswer, refuseMisfit, refuseOtherProcessor, strangerIn } from './kinds.ts';
 import { verifyFiles } from './many.ts';
 import { appraise, cpuOptions, optionsOf, readRoot, sessionOption, statusOf } from './options.ts';
-import { replay } from './replay.ts';
 import { type Printing, plain, printCpuReport, printReport } from './report.ts';
+import { COMMANDS, type Command } from './table.ts';
 
 const { env, stdout } = process;
 const coloured = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
 /** No clock is right that is before this version. */
 const MADE = '2026-11-23';
 
-try {
-  process.exitCode = await run(process.argv.slice(2));
-} catch (error) {
-  console.error(troubleIn(error).map(plain).join('\n'));
-  process.exitCode = 2;
+/** @param more the commands of other rooms. @returns the exit status */
+export async function main(argv: readonly string[], more: readonly OwnCommand[] = []): Promise<number> {
+  try {
+    return await run(argv, more);
+  } catch (error) {
+    console.error(troubleIn(error).map(plain).join('\n'));
+    return 2;
+  }
 }
 
 /** The lines about an error: an unforeseen one is no verdict, and only its place is told. */
@@ -38,9 +41,10 @@ function troubleIn(error: unknown): string[] {
   return [`countersign: an error of this program, and no verdict: ${name} at ${place}; please report it`];
 }
 
-async function run(argv: readonly string[]): Promise<number> {
-  const args = readArguments(argv);
-  if ('shell' in args || 'print' in args) return printRequested(args);
+async function run(argv: readonly string[], more: readonly OwnCommand[]): Promise<number> {
+  const args = readArguments(argv, more);
+  if ('shell' in args || 'print' in args) return printRequested(args, [...COMMANDS, ...more]);
+  if (args.run !== null) return args.run(args, env);
   if (args.command === 'proxy') return serve(args);
   refuseOldClock(args.at);
   if (args.command === 'verify' && isMany(args.file)) return verifyFiles(args);
@@ -53,8 +57,6 @@ async function run(argv: readonly string[]): Promise<number> {
   if (args.command === 'cpu') return verifyCpu(args, input);
   const notify = args.quiet ? () => {} : onFetch;
   const options = { ...optionsOf(args, notify), collateral: collateralFor(args, notify) };
-  if (args.command === 'replay')
-    return replay(input, { ...args, baseUrl: args.baseUrl ?? '', apiKey: apiKeyOf(args), options });
   const report = await appraise(args, kind, input, { ...options, ...(await sessionOption(args, options)) });
   if (!args.quiet) fetched();
   refuseOtherProcessor(args, report.claims.cpu?.type ?? null);
@@ -71,9 +73,10 @@ function refuseOldClock(at: Date | null): void {
     );
 }
 
-function printRequested(request: Request): number {
-  if ('shell' in request) console.log(completion(request.shell));
-  else console.log(request.print === 'version' ? VERSION : helpOf(request.command));
+function printRequested(request: Request, all: readonly Command[]): number {
+  if ('shell' in request) console.log(completion(request.shell, all));
+  else if (request.print === 'version') console.log(VERSION);
+  else console.log(request.command === null ? usage(all) : usageOf(request.command));
   return 0;
 }
 
@@ -91,11 +94,6 @@ function printingOf(args: Arguments, input: string | Uint8Array, { checks }: Ver
   const circumstances = { offline: args.offline, now: args.at === null ? now : null };
   const stranger = strangerIn(input, checks.find(({ status }) => status === 'fail')?.code);
   return { verbose: args.verbose, coloured, at: args.at ?? now, circumstances, stranger };
-}
-
-/** @throws {UsageError} */
-function apiKeyOf({ apiKeyFile }: Arguments): string | null {
-  return apiKeyFile === null ? (env.OPENAI_API_KEY ?? null) : readText(apiKeyFile).trim();
 }
 
 function print(args: Arguments, report: unknown, words: () => string): void {

@@ -84,7 +84,7 @@ const SESSION: readonly Option[] = [
     text: 'the session of an attestation that names it and carries neither it nor a bundle',
   },
 ];
-const BUNDLE: Option = {
+export const BUNDLE: Option = {
   name: 'bundle',
   value: 'FILE',
   multiple: true,
@@ -136,14 +136,14 @@ const REPORT_DATA: Option = {
   value: 'HEX',
   text: 'what the processor must have been given to sign, at most 64 bytes',
 };
-const JSON_OUTPUT: Option = { name: 'json', text: 'the report as JSON' };
+export const JSON_OUTPUT: Option = { name: 'json', text: 'the report as JSON' };
 const VERBOSE: Option = { name: 'verbose', text: 'print every check, what is proven and what is not' };
 const OUTPUT: readonly Option[] = [
   VERBOSE,
   JSON_OUTPUT,
   { name: 'quiet', text: 'print nothing; the exit status is the answer' },
 ];
-const GPU: readonly Option[] = [ROOT, ...COLLATERAL, ...SERVICES, AT, ...WITHOUT];
+export const GPU: readonly Option[] = [ROOT, ...COLLATERAL, ...SERVICES, AT, ...WITHOUT];
 
 export const COMMANDS: readonly Command[] = [
   {
@@ -220,20 +220,6 @@ export const COMMANDS: readonly Command[] = [
     ],
   },
   {
-    name: 'replay',
-    operands: 'FILE',
-    text: 'ask the signed request again, byte for byte, verify the new proof and compare the two responses',
-    options: [
-      { name: 'base-url', value: 'URL', text: 'the service to ask, such as http://127.0.0.1:8080/v1' },
-      { name: 'times', value: 'N', text: 'how often; 1 without it, 100 at most' },
-      { name: 'api-key-file', value: 'FILE', text: 'a file that holds the API key; OPENAI_API_KEY without it' },
-      ...GPU,
-      BUNDLE,
-      JSON_OUTPUT,
-    ],
-    examples: ['countersign replay answer.json --base-url http://127.0.0.1:8080/v1 --times 5'],
-  },
-  {
     name: 'proxy',
     operands: '',
     text: "serve OpenAI's API on this machine for clients that take a URL alone: their requests are sealed to the attested machine, answers verified",
@@ -300,7 +286,7 @@ export const COMMANDS: readonly Command[] = [
 /** Commands of the service's own bin/countersign.js, which the npm package does not contain. */
 export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
   { name: 'keys', text: 'make and list API keys of a gateway' },
-  { name: 'audit', text: "follow the lines of a gateway's audit log" },
+  { name: 'audit-log', text: "follow the lines of a gateway's audit log" },
   { name: 'doctor', text: 'examine a node: driver, GPUs, services, configuration' },
 ];
 

@@ -61,7 +61,7 @@ function stop(log: AuditLog): void {
 const stateOf = (log: AuditLog) => log.state() as AuditState;
 const linesOf = (name = file) => readFileSync(name, 'utf8').split('\n').slice(0, -1);
 const check = (...args: string[]) => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [BIN, 'audit', 'check', ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [BIN, 'audit-log', 'check', ...args], {
     encoding: 'utf8',
   });
   return { status, stdout, stderr };
@@ -205,7 +205,7 @@ function lastOnDisk(): number {
   return JSON.parse(lines.at(-1) ?? '{"seq":0}').seq;
 }
 
-describe('countersign audit check', () => {
+describe('countersign audit-log check', () => {
   const replaced = (at: number, change: (line: string) => string | null) =>
     writeFileSync(
       file,
@@ -293,8 +293,8 @@ describe('countersign audit check', () => {
       expect(check(...args).status, args.join(' ')).toBe(2);
     writeFileSync(file, '');
     expect(check(file)).toMatchObject({ status: 1, stdout: 'BROKEN: there is no line\n' });
-    const help = spawnSync(process.execPath, [BIN, 'audit', '--help'], { encoding: 'utf8' });
-    expect(help).toMatchObject({ status: 0, stdout: expect.stringContaining('usage: countersign audit check') });
+    const help = spawnSync(process.execPath, [BIN, 'audit-log', '--help'], { encoding: 'utf8' });
+    expect(help).toMatchObject({ status: 0, stdout: expect.stringContaining('usage: countersign audit-log check') });
   });
 });
 

@@ -325,7 +325,7 @@ describe.skipIf(!vectorsPresent)('countersign collateral', () => {
     mkdirSync(into);
     const common = ['--without-revocation', '--at', '2025-09-01T00:00:00Z'];
     // Not spawnSync: the service it asks lives in this process.
-    const child = startProcess('verify/cli/main.ts', [
+    const child = startProcess('auditor/main.ts', [
       'collateral',
       evidence,
       '--into',

@@ -16,7 +16,7 @@ for (const [i, args] of lists.entries()) {
   ran = { status: 0, stdout: '', stderr: '' };
   process.argv = [node, file, ...args];
   // The module runs anew under each name; what it imports does not.
-  await import(`../../../verify/cli/main.ts?${i}`);
+  await import(`../../../auditor/main.ts?${i}`);
   done.push({ ...ran, status: process.exitCode });
 }
 process.exitCode = 0;

@@ -1,14 +1,43 @@
 // `countersign replay`: sends the signed request again, byte for byte, verifies each new proof, and reports where responses differ.
-import { readLimited } from '../common/limited.ts';
-import { type Exchange, VerificationError, type Verified, type VerifyOptions, verifyAttestation } from '../index.ts';
-import { MAX_INPUT_BYTES, UsageError } from './input.ts';
-import { plain } from './report.ts';
+import { type Arguments, fileIn, type OwnCommand, url } from '../verify/cli/args.ts';
+import { collateralFor, onFetch } from '../verify/cli/collateral-folder.ts';
+import { MAX_INPUT_BYTES, readInput, readText, UsageError } from '../verify/cli/input.ts';
+import { fileKindOf, refuseMisfit } from '../verify/cli/kinds.ts';
+import { optionsOf } from '../verify/cli/options.ts';
+import { plain } from '../verify/cli/report.ts';
+import { BUNDLE, GPU, JSON_OUTPUT } from '../verify/cli/table.ts';
+import { readLimited } from '../verify/common/limited.ts';
+import {
+  type Exchange,
+  VerificationError,
+  type Verified,
+  type VerifyOptions,
+  verifyAttestation,
+} from '../verify/index.ts';
+
+export const REPLAY: OwnCommand = {
+  name: 'replay',
+  operands: 'FILE',
+  text: 'ask the signed request again, byte for byte, verify the new proof and compare the two responses',
+  options: [
+    { name: 'base-url', value: 'URL', text: 'the service to ask, such as http://127.0.0.1:8080/v1' },
+    { name: 'times', value: 'N', text: 'how often; 1 without it, 100 at most' },
+    { name: 'api-key-file', value: 'FILE', text: 'a file that holds the API key; OPENAI_API_KEY without it' },
+    ...GPU,
+    BUNDLE,
+    JSON_OUTPUT,
+  ],
+  examples: ['countersign replay answer.json --base-url http://127.0.0.1:8080/v1 --times 5'],
+  run: replay,
+};
+
+const MAX_TIMES = 100;
+type Env = Parameters<OwnCommand['run']>[1];
 
 interface Replay {
   readonly baseUrl: string;
   readonly times: number;
   readonly apiKey: string | null;
-  readonly json: boolean;
   readonly options: VerifyOptions;
 }
 
@@ -22,8 +51,31 @@ type Outcome =
 /** The greatest age of a new proof: it is made now, but clocks differ. */
 const MAX_AGE_SECONDS = 300;
 
-/** @param input an attestation, or a saved response or stream that carries one. @returns the exit status. @throws {UsageError} */
-export async function replay(input: string | Uint8Array, { json, ...settings }: Replay): Promise<number> {
+/** @throws {UsageError} */
+function settingsIn(args: Arguments, env: Env): Replay {
+  const { 'base-url': baseUrl, times = '1' } = args.values as { 'base-url'?: string; times?: string };
+  if (baseUrl === undefined) throw new UsageError('replay needs --base-url URL');
+  if (!/^[1-9]\d{0,2}$/.test(times) || Number(times) > MAX_TIMES)
+    throw new UsageError(`--times ${times}: not a number from 1 to ${MAX_TIMES}`);
+  return {
+    baseUrl: url('--base-url', baseUrl),
+    times: Number(times),
+    apiKey: apiKeyOf(args, env),
+    options: { ...optionsOf(args, onFetch), collateral: collateralFor(args, onFetch) },
+  };
+}
+
+/** @throws {UsageError} */
+function apiKeyOf({ apiKeyFile }: Arguments, env: Env): string | null {
+  return apiKeyFile === null ? (env.OPENAI_API_KEY ?? null) : readText(apiKeyFile).trim();
+}
+
+/** The file is an attestation, or a saved response or stream that carries one. */
+async function replay(args: Arguments, env: Env): Promise<number> {
+  const settings = settingsIn(args, env);
+  const input = readInput(fileIn(args.operands, REPLAY));
+  refuseMisfit(args, fileKindOf(input));
+  const { json } = args;
   const first = await verifyAttestation(input, settings.options).catch(refusal);
   if ('code' in first) {
     console.error(`countersign: the proof in FILE does not verify: ${first.code}`);
@@ -58,7 +110,7 @@ function inWords(outcome: Outcome): string {
 async function replayOnce(
   { endpoint, request, response }: Exchange,
   seen: Set<string>,
-  { baseUrl, apiKey, options }: Omit<Replay, 'json'>,
+  { baseUrl, apiKey, options }: Replay,
 ): Promise<Outcome> {
   const { tee, stream } = JSON.parse(request) as { tee?: unknown; stream?: unknown };
   const answer = await fetch(urlOf(baseUrl, endpoint), {

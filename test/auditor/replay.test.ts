@@ -5,12 +5,12 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { firstDifference } from '../../../verify/cli/replay.ts';
-import { chatAnswer, chatStream, type Script } from '../../support/backend.ts';
-import { ask } from '../../support/client.ts';
-import { type Folder, temporaryFolder } from '../../support/harness.ts';
-import { startProcess } from '../../support/process.ts';
-import { useService } from '../../support/service.ts';
+import { firstDifference } from '../../auditor/replay.ts';
+import { chatAnswer, chatStream, type Script } from '../support/backend.ts';
+import { ask } from '../support/client.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
+import { startProcess } from '../support/process.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 let folder: Folder;
