@@ -24,7 +24,7 @@ export async function runSidecar(env: NodeJS.ProcessEnv, machineOf: () => Machin
     const log = createLog(config.log_level);
     endOnUncaught(log);
     const { attester, unavailable } = await attesterOrReason(machine, config, log);
-    const launch = readLaunchFile(config);
+    const launch = await readLaunchFile(config);
     const cpu =
       config.cpu_evidence === 'off'
         ? null

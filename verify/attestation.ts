@@ -19,7 +19,7 @@ import {
 } from './common/checks.ts';
 import { LruMap, once } from './common/lru.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
-import type { CpuClaims } from './cpu/cpu-options.ts';
+import type { CpuFindings } from './cpu/binding.ts';
 import { inputOf } from './gpu/device-evidence.ts';
 import { OF_DEVICES, verifyDevices } from './gpu/devices.ts';
 import type { DeviceClaims, VerifiedDevice } from './gpu/topology.ts';
@@ -157,8 +157,6 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', raw, context),
     about: 'exchange',
     nvidia: context.nvidia,
-    ownCpuRoots: context.options.cpu?.roots !== undefined,
-    challenged: expected.challenge !== undefined,
     namesSession: raw?.session !== undefined,
   };
   await list.run('policy', [...FORM, 'raw_members'], () => checkPolicy(findings, context));
@@ -175,7 +173,7 @@ async function checkProcessor(
   rawHash: string,
   raw: RawParts | null,
   context: Context,
-): Promise<CpuClaims | null> {
+): Promise<CpuFindings | null> {
   const { cpu: ofCpu, session, expected } = context.options;
   if ([cpu, ofCpu, session, expected?.challenge].every((one) => one === undefined)) return null;
   const { checkAnswerCpu } = await import('./cpu/binding.ts');

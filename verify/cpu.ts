@@ -16,7 +16,9 @@ export {
   type TcbStatus,
   type TdxCollateral,
   type VerifiedSession,
+  type Weights,
 } from './cpu/cpu-options.ts';
 export { readReference } from './cpu/reference.ts';
 export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
+export { readWeights } from './cpu/weights.ts';
 export { appraiseSession, type SessionReport, verifySession } from './session.ts';

@@ -66,8 +66,6 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     cpu: null,
     about: 'nonce',
     nvidia: context.nvidia,
-    ownCpuRoots: false,
-    challenged: false,
     namesSession: false,
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));

@@ -16,7 +16,7 @@ import {
   signatureOf,
 } from './cpu/binding.ts';
 import { parseCpu } from './cpu/cpu-member.ts';
-import type { VerifiedSession } from './cpu/cpu-options.ts';
+import type { CpuClaims, VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { inputOf } from './gpu/device-evidence.ts';
 import { verifyDevices } from './gpu/devices.ts';
@@ -81,13 +81,11 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     cpu: await checkCpu(list, form, { rawHash: null, timestamp: null, evidence }, expected, cpuContext),
     about: 'session',
     nvidia: context.nvidia,
-    ownCpuRoots: options.cpu?.roots !== undefined,
-    challenged: expected.challenge !== undefined,
     namesSession: false,
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));
   const report = concluded(findings);
-  return { ...report, session: report.valid ? sessionOf(given, findings.cpu) : null };
+  return { ...report, session: report.valid ? sessionOf(given, findings.cpu?.claims ?? null) : null };
 }
 
 /**
@@ -104,7 +102,7 @@ function ofAllListed(form: Passed<CpuForm>, signed: number): Passed<CpuForm> {
   return form;
 }
 
-function sessionOf(given: Given | null, cpu: Findings['cpu']): VerifiedSession | null {
+function sessionOf(given: Given | null, cpu: CpuClaims | null): VerifiedSession | null {
   if (given === null || cpu === null) return null;
   const { statement } = given;
   return { statement, cpu, hpke: readStatement(statement).hpke };

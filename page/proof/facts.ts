@@ -40,10 +40,11 @@ function factsOf(claims: VerificationReport['claims']): [string, string][] {
     facts.push(['Device id', ueid]);
   }
   if (claims.cpu !== null) {
-    const { type, product, measurement } = claims.cpu;
+    const { type, product, measurement, software } = claims.cpu;
     const kind = `${type}${product === null ? '' : `, ${product}`}`;
     facts.push([claims.cpu.simulated ? 'Processor (simulated)' : 'Processor', kind]);
     facts.push(['Launch measurement', measurement]);
+    if (software?.model != null) facts.push(['Weights', `${software.model.name}, root ${software.model.verity_root}`]);
   }
   if (claims.token !== null)
     facts.push([

@@ -132,7 +132,7 @@ const OF_THE_TEXT: readonly CheckName[] = [
   ...(['cpu_answer', 'cpu_binding', 'cpu_devices'] as const),
 ];
 const OF_THE_SOFTWARE: readonly CheckName[] = [
-  ...(['reference_values', 'cpu_mode', 'cpu_tcb', 'cpu_measurement', 'cpu_software'] as const),
+  ...(['reference_values', 'cpu_mode', 'cpu_tcb', 'cpu_measurement', 'cpu_software', 'cpu_weights'] as const),
 ];
 
 /** The claim that a failed check makes; null where none of these failed. */
@@ -183,11 +183,12 @@ function whichSoftware(view: View): Claim {
   const { cpu, simulated } = report.claims;
   const images = Object.keys(cpu?.software?.images ?? {});
   if (report.level === 'measured') {
-    const names = images.length === 0 ? '' : ` Its writer names ${images.join(', ')}.`;
-    const { uncompared = null } = cpu?.software ?? {};
+    const { uncompared = null, weights = null, model = null } = cpu?.software ?? {};
+    const names = images.length === 0 ? '' : ` ${weights === null ? 'Its writer' : 'It'} names ${images.join(', ')}.`;
+    const loads = model === null ? '' : ` Its engine loads the weights ${model.name}.`;
     if (uncompared !== null)
-      return { title, state: 'open', text: `On a list of yours, as far as it compares.${names}` };
-    return { title, state: 'proven', text: `A guest and a launch file on a list of yours.${names}` };
+      return { title, state: 'open', text: `On a list of yours, as far as it compares.${names}${loads}` };
+    return { title, state: 'proven', text: `A guest and a launch file on a list of yours.${names}${loads}` };
   }
   if (simulated) return { title, state: 'open', text: 'Not known: a simulator measures nothing.' };
   if (cpu !== null) return { title, state: 'open', text: 'Not known: what the guest runs was not compared.' };

@@ -179,6 +179,11 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     meaning: 'The launch file is one that the caller knows, and the processor vouches for its hash.',
     failure: 'The guest was started with another launch file than expected.',
   },
+  cpu_weights: {
+    title: 'The weights are the expected ones',
+    meaning: 'The launch file has its engine load the weights that the caller names. This page names none.',
+    failure: 'The guest was started with other weights than expected.',
+  },
   policy: {
     title: "The caller's own rules",
     meaning: 'How old a proof may be, and which checks must pass. This page asks for no more than the checks above.',

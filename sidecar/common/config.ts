@@ -190,11 +190,11 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
 }
 
 /** The launch file's text; null without one. @throws {ConfigError} */
-export function readLaunchFile({ launch_file }: Pick<SidecarConfig, 'launch_file'>): string | null {
+export async function readLaunchFile({ launch_file }: Pick<SidecarConfig, 'launch_file'>): Promise<string | null> {
   if (launch_file === null) return null;
   try {
     const text = readFileSync(launch_file, 'utf8');
-    readLaunch(text);
+    await readLaunch(text);
     return text;
   } catch (cause) {
     const reason =

@@ -24,6 +24,7 @@ import * as jobs from '../../gateway/threads/jobs.ts';
 import { TokenReader } from '../../gateway/usage/llm-tokens.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { readAnswer } from '../../page/base/stream.ts';
+import { readCompose } from '../../proto/attestation/compose.ts';
 import * as frames from '../../proto/attestation/frames.ts';
 import { readLaunch } from '../../proto/attestation/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/attestation/raw.ts';
@@ -207,7 +208,10 @@ const ofProto: readonly Row[] = [
       () => frames.fromSidecarSchema.safeParse(JSON.parse(s)),
     ),
   ),
-  row('readLaunch', 'json attestations', ({ s }) => readLaunch(`{"images":${s},"compose_sha256":${s},"model":${s}}`)),
+  row('readLaunch', 'json attestations', ({ s }) => readLaunch(`{"version":1,"images":${s},"model":${s}}`)),
+  row('readCompose', 'json attestations', ({ s }) =>
+    readCompose(`{"name":"a","services":{"backend":{"command":${s}}},"x-a":${s}}`),
+  ),
   ...pieces('readAnswer of the page', 'lines chunks', async (sent) =>
     readAnswer(await answering(sent, 'text/event-stream')(), {
       content() {},

@@ -54,6 +54,8 @@ export interface Arguments {
   readonly products: readonly Product[];
   readonly tcb: readonly TcbStatus[];
   readonly reference: string | null;
+  /** A file, or 64 hex digits. */
+  readonly weights: string | null;
   readonly json: boolean;
   readonly quiet: boolean;
   readonly verbose: boolean;
@@ -158,6 +160,7 @@ export function readArguments(argv: readonly string[], more: readonly OwnCommand
     chips: texts('chip').map(chip),
     demands: texts('demand').map((value) => oneOf('--demand', value, DEMANDS)),
     reference: text('reference'),
+    weights: text('weights'),
     json: flag('json'),
     quiet: flag('quiet'),
     verbose: flag('verbose'),

@@ -1,6 +1,6 @@
 // From the command line to the verifier's options, and the check of one file by them.
 import { unquoted } from '../common/limited.ts';
-import { appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu.ts';
+import { appraiseSession, type CpuReport, readReference, readWeights } from '../cpu.ts';
 import {
   appraiseAttestation,
   appraiseEvidence,
@@ -79,10 +79,10 @@ export function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
 
 /** The least level that is accepted. Evidence and sessions are about no answer: any level of them passes. */
 function leastLevel(args: Arguments): Level {
-  const { command, requireLevel, allowSimulated, reference, products, tcb, chips, demands } = args;
+  const { command, requireLevel, allowSimulated, reference, weights, products, tcb, chips, demands } = args;
   if (requireLevel !== null) return requireLevel;
   if (command === 'evidence' || command === 'session' || allowSimulated !== null) return 'none';
-  if (reference !== null) return 'measured';
+  if (reference !== null || weights !== null) return 'measured';
   return [products, tcb, chips, demands].some((list) => list.length > 0) ? 'gpu+cpu' : 'gpu';
 }
 
@@ -96,18 +96,24 @@ export function cpuOptions(args: Arguments) {
       requireCiphertextHiding: args.demands.includes('ciphertext_hiding'),
       requireSmtOff: args.demands.includes('smt_off'),
     },
-    ...(args.reference === null ? {} : { reference: readReferences(args.reference) }),
+    ...(args.reference === null ? {} : { reference: readOption('reference', args.reference, readReference) }),
+    ...(args.weights === null ? {} : { weights: weightsOf(args.weights) }),
   };
 }
 
+/** @param given a file, or the verity root itself. @throws {UsageError} */
+function weightsOf(given: string): string {
+  return /^[0-9a-f]{64}$/i.test(given) ? given.toLowerCase() : readOption('weights', given, readWeights);
+}
+
 /** @throws {UsageError} */
-function readReferences(file: string): CpuReference {
+function readOption<T>(name: string, file: string, read: (text: string) => T): T {
   const text = readText(file);
   try {
-    return readReference(text);
+    return read(text);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    throw new UsageError(`--reference ${file}: ${error.message}`);
+    throw new UsageError(`--${name} ${file}: ${error.message}`);
   }
 }
 

@@ -71,6 +71,7 @@ function factsOf({ valid, level, checks, claims }: VerificationReport, kind: Fil
     ['signed by', signersIn(claims)],
     ['signed', signedIn(claims, kind, checks)],
     ['software', softwareIn(cpu)],
+    ...weightsIn(cpu),
     ...(time === null ? [] : [['time', `${time}, ${ageInWords(time, at)} (by the gateway's clock)`] as const]),
     ...(valid ? [['level', LEVEL_WORDS[level]] as const] : []),
   ];
@@ -99,6 +100,11 @@ function signedIn({ nonce, batch }: Claims, kind: FileKind, checks: readonly Che
 function softwareIn(cpu: CpuClaims | null): string {
   if (cpu === null) return 'not shown: no processor signed';
   return cpu.software === null ? 'not known: the measurement was compared with no list' : softwareLine(cpu.software);
+}
+
+function weightsIn(cpu: CpuClaims | null): Facts {
+  const { model = null } = cpu?.software ?? {};
+  return model === null ? [] : [['weights', `${model.name}, root ${model.verity_root}`]];
 }
 
 /** The verdict, and what to do next where there is something. */
@@ -230,6 +236,7 @@ function claimLines(claims: Claims, at: Date): string[] {
       `  processor ${processor(claims.cpu)}${claims.cpu.simulated ? ', simulated' : ''}`,
       `            launch measurement ${claims.cpu.measurement}`,
       ...(claims.cpu.software === null ? [] : [`            software ${softwareLine(claims.cpu.software)}`]),
+      ...weightsIn(claims.cpu).map(([name, words]) => `            ${name} ${words}`),
     );
   return out.length === 1 ? ['claims: none'] : out;
 }

@@ -131,6 +131,11 @@ const PROCESSOR: readonly Option[] = [
     text: 'guests and launch files that you know: an answer must then be of level measured, from one of them',
   },
 ];
+const WEIGHTS: Option = {
+  name: 'weights',
+  value: 'FILE|ROOT',
+  text: 'the weights that the launch file must name: weights.json or their verity root. An answer must then be of level measured, for which --reference names the software',
+};
 const REPORT_DATA: Option = {
   name: 'report-data',
   value: 'HEX',
@@ -150,7 +155,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'verify',
     operands: 'FILE',
     text: 'check an answer: a saved answer or stream, or its attestation; or all of a folder or of a file of lines (.jsonl)',
-    options: [...EXCHANGE, ...GPU, BUNDLE, ...SESSION, CHALLENGE, DEVICE, ...POLICY, ...PROCESSOR, ...OUTPUT],
+    options: [...EXCHANGE, ...GPU, BUNDLE, ...SESSION, CHALLENGE, DEVICE, ...POLICY, ...PROCESSOR, WEIGHTS, ...OUTPUT],
     examples: [
       'countersign verify answer.json',
       'countersign verify answer.json --request request.json --max-age 300',
@@ -177,7 +182,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'session',
     operands: 'FILE',
     text: 'check a session by itself: what GET /v1/attestation/session returned',
-    options: [...GPU, CHALLENGE, DEVICE, ...POLICY.slice(0, 1), ...PROCESSOR, ...OUTPUT],
+    options: [...GPU, CHALLENGE, DEVICE, ...POLICY.slice(0, 1), ...PROCESSOR, WEIGHTS, ...OUTPUT],
     examples: ['countersign session session.json --challenge "$challenge"'],
   },
   {
@@ -268,6 +273,7 @@ export const COMMANDS: readonly Command[] = [
       ...GPU.filter(({ name }) => name !== 'at'),
       DEVICE,
       ...PROCESSOR,
+      WEIGHTS,
     ],
     examples: [
       'countersign proxy --gateway https://gateway.example --reference reference.json --api-key-file key --without-challenge',

@@ -39,6 +39,7 @@ export const CPU_CHECKS = [
   'cpu_tcb',
   'cpu_measurement',
   'cpu_software',
+  'cpu_weights',
 ] as const;
 /** The check of a compact attestation's bundle runs after `form`. */
 export type CheckName = (typeof CHECKS)[number] | 'bundle' | (typeof CPU_CHECKS)[number];
@@ -119,6 +120,8 @@ export const FAILURE_CODES = [
   'tcb_not_accepted',
   'event_log_mismatch',
   'software_mismatch',
+  'weights_missing',
+  'weights_mismatch',
 ] as const;
 export type FailureCode = (typeof FAILURE_CODES)[number];
 

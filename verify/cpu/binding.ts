@@ -1,6 +1,6 @@
 // The session of an attestation, which binds a processor's evidence to the devices that signed beside it, and both to one response.
 import type { Evidence } from '../../proto/attestation/attestation.ts';
-import { MAX_LAUNCH_CHARACTERS, readLaunch } from '../../proto/attestation/launch.ts';
+import { type Launch, MAX_LAUNCH_CHARACTERS, readLaunch } from '../../proto/attestation/launch.ts';
 import {
   answerMessage,
   evidenceMessage,
@@ -18,6 +18,8 @@ import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { parseCpu } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, CpuVerifyOptions, VerifiedSession } from './cpu-options.ts';
 import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, skipCpuEvidence } from './verify-cpu.ts';
+import { checkWeights } from './weights.ts';
+import { type CpuWords, NO_WORDS, wordsOf } from './words.ts';
 
 /** A session that the caller has verified. */
 type HeldSession = Omit<VerifiedSession, 'hpke'>;
@@ -42,8 +44,8 @@ interface Session {
   readonly gpu: Uint8Array | null;
   /** The signature over one response; null in a session by itself. */
   readonly signature: Uint8Array | null;
-  /** The text of the launch file that the statement names; null where it is not included. */
-  readonly launch: string | null;
+  /** The launch file that the statement names; null where it is not included. */
+  readonly launch: Launch | null;
 }
 
 /** The member `cpu`, read. */
@@ -68,9 +70,16 @@ const SIGNATURE_BYTES = 64;
 
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
 
+/** What the checks of the member `cpu` found. */
+export interface CpuFindings {
+  /** null where they cannot be read. */
+  readonly claims: CpuClaims | null;
+  readonly words: CpuWords;
+}
+
 /**
  * Runs every check of an attestation's member `cpu`; none where there is no such member and the caller expects none.
- * @returns as checkCpu. @throws {TypeError} for options that cannot be used.
+ * @throws {TypeError} for options that cannot be used.
  */
 export async function checkAnswerCpu(
   list: CheckList,
@@ -78,10 +87,14 @@ export async function checkAnswerCpu(
   answer: Answer,
   expected: Pick<SessionExpected, 'session' | 'challenge'>,
   options: CpuVerifyOptions,
-): Promise<CpuClaims | null> {
+): Promise<CpuFindings> {
   const { context } = readCpuOptions(options);
   const { session, challenge } = expected;
-  if (member === undefined && session === null && challenge === undefined) return null;
+  if (member === undefined && session === null && challenge === undefined) {
+    if (context.weights !== null)
+      await list.run('cpu_weights', ['form', 'bundle'], () => checkWeights(context.weights, null));
+    return { claims: null, words: NO_WORDS };
+  }
   const form = await list.run('cpu_form', ['form', 'bundle'], () => readAnswerCpu(member, session));
   return checkCpu(list, form, answer, { session, challenge, at: null }, context);
 }
@@ -89,7 +102,6 @@ export async function checkAnswerCpu(
 /**
  * Runs every check of the member `cpu` but that of its form.
  * @param form null: cpu_form failed.
- * @returns the processor's claims; null where they cannot be read.
  */
 export async function checkCpu(
   list: CheckList,
@@ -97,18 +109,29 @@ export async function checkCpu(
   answer: Answer,
   expected: SessionExpected,
   context: CpuContext,
-): Promise<CpuClaims | null> {
+): Promise<CpuFindings> {
   const claims = await checkBound(list, form, answer.timestamp, expected, context);
   // Both checks run only where the form was read: `form` is not null in them.
   const session = form?.session as Session;
   await list.run('cpu_devices', ['cpu_binding', 'report_form'], () => checkDevices(session, answer.evidence));
-  if (answer.rawHash !== null)
+  const answered = answer.rawHash !== null;
+  if (answered)
     await list.run('cpu_answer', ['cpu_binding', 'report_form', 'raw_hash', 'raw_members'], async () => {
       const signed = await checkSignature(session, answer);
       return isNamed(session, answer) ? signed : skipped('raw names no session, so no GPU signed for this one');
     });
-  return claims;
+  const bound = isBound(list, answered) ? claims : null;
+  await list.run('cpu_weights', ['cpu_software', 'cpu_devices', ...(answered ? (['cpu_answer'] as const) : [])], () =>
+    checkWeights(context.weights, bound?.software ?? null),
+  );
+  const { ownRoots } = context;
+  const challenged = expected.challenge !== undefined;
+  return { claims, words: bound === null ? NO_WORDS : wordsOf(list, bound, { answered, ownRoots, challenged }) };
 }
+
+/** Whether a processor's evidence is bound to the devices, and to the response where there is one. */
+const isBound = (list: CheckList, answered: boolean) =>
+  list.passed('cpu_binding') && list.passed('cpu_devices') && (!answered || list.passed('cpu_answer'));
 
 /** Whether raw, which the GPU signed, names this session. @throws {CheckFailure} session_mismatch: it names another. */
 function isNamed({ digest: ofStatement }: Session, { session }: Answer): boolean {
@@ -130,7 +153,7 @@ async function checkBound(
   if (evidence !== null && session.gpu !== null) {
     const reportData = await sha256(sessionMessage(session.digest, session.gpu));
     const source = "the digest of this session's statement and GPU evidence";
-    const launch = { sha256: session.statement.launch, text: session.launch };
+    const launch = { sha256: session.statement.launch, file: session.launch };
     return checkCpuEvidence(list, evidence, context, { reportData, source, also, launch });
   }
   await skipCpuEvidence(list, 'the caller verified this session before');
@@ -207,24 +230,26 @@ async function sessionOf(
   };
 }
 
-const parsed = (text: string): Statement => readForm(() => readStatement(text));
-
-function readForm<T>(read: () => T): T {
+function parsed(text: string): Statement {
   try {
-    return read();
+    return readStatement(text);
   } catch (cause) {
-    throw cause instanceof JsonTextError ? bad(cause.message, cause) : cause;
+    return malformed(cause);
   }
 }
 
+/** @throws {CheckFailure} cpu_malformed, for a {@link JsonTextError} */
+function malformed(cause: unknown): never {
+  throw cause instanceof JsonTextError ? bad(cause.message, cause) : cause;
+}
+
 /** The launch file itself must be the one that the statement names, in the form that `npm run launch` writes. */
-async function launchOf({ launch: named }: Statement, launch: unknown): Promise<string | null> {
+async function launchOf({ launch: named }: Statement, launch: unknown): Promise<Launch | null> {
   if (launch === undefined) return null;
   if (typeof launch !== 'string' || launch.length > MAX_LAUNCH_CHARACTERS || !launch.isWellFormed())
     throw bad(`launch is not a text of at most ${MAX_LAUNCH_CHARACTERS} characters`);
   if (toHex(await sha256(utf8(launch))) !== named) throw bad('launch is not the file that the statement names');
-  readForm(() => readLaunch(launch));
-  return launch;
+  return readLaunch(launch).catch(malformed);
 }
 
 /** @throws {CheckFailure} cpu_malformed */

@@ -1,12 +1,13 @@
 // The options and the report of a verification of a processor's evidence.
 import type { CpuType } from '../../proto/attestation/attestation.ts';
+import type { Weights } from '../../proto/attestation/launch.ts';
 import type { Check } from '../common/checks.ts';
 import { type Names, type Part, refuseUnknown } from '../common/known-options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import type { Product, SnpTcb, SnpTcbPart } from './evidence/snp-report.ts';
 
 export { PRODUCTS } from './evidence/snp-report.ts';
-export type { CpuType, Product, SnpTcb, SnpTcbPart };
+export type { CpuType, Product, SnpTcb, SnpTcbPart, Weights };
 
 /** Intel's words for a platform's state; `NotSupported`: no level of the TCB info is met. */
 export const TCB_STATUSES = [
@@ -94,12 +95,17 @@ export interface CpuVerifyOptions {
   readonly policy?: CpuPolicy | undefined;
   /** The guests and launch files that the caller knows; without it, which software runs is not compared. Text, or parsed. */
   readonly reference?: CpuReference | string | undefined;
+  /**
+   * The weights that the launch file must have its backend load, at level `measured`: their verity root, or `weights.json` as text or
+   * parsed. A processor's bare evidence shows no launch file.
+   */
+  readonly weights?: string | Pick<Weights, 'verity_root'> | undefined;
   /** No check runs after one that failed. */
   readonly stopAtFailure?: boolean | undefined;
 }
 
 /** Those of them that a verification of a whole attestation or session takes; it has all others itself. */
-export type CpuPartOptions = Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference'>;
+export type CpuPartOptions = Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference' | 'weights'>;
 
 export interface CpuExpected {
   /** REPORTDATA in hex: at most 64 bytes, the rest is zero. For Azure's types: exactly what the vTPM's quote signed. */
@@ -160,6 +166,10 @@ export interface CpuContext {
   readonly withoutRevocation: boolean;
   /** null: which software runs is not compared. */
   readonly reference: CpuReference | null;
+  /** The expected verity root; null: any weights. */
+  readonly weights: string | null;
+  /** Whether the caller's roots stand in place of AMD's and Intel's. */
+  readonly ownRoots: boolean;
 }
 
 /** The claims of the evidence, in hex; null where it has none. Nothing here is proven unless the report is valid. */
@@ -194,6 +204,10 @@ export interface CpuSoftware {
   readonly launch: string;
   /** Its images by service; null where the launch file itself was not at hand. */
   readonly images: Readonly<Record<string, string>> | null;
+  /** The weights that it mounts into the backend's container; null where the file is of version 1, or was not at hand. */
+  readonly weights: readonly Weights[] | null;
+  /** Those of them that the backend's command loads. */
+  readonly model: Weights | null;
   /** What the caller's reference value leaves out, in words. */
   readonly uncompared: string | null;
 }
@@ -218,7 +232,13 @@ export interface CpuReport {
 
 // The names of the options.
 
-export const CPU_PART_OPTIONS: Names<CpuPartOptions> = { roots: true, collateral: true, policy: true, reference: true };
+export const CPU_PART_OPTIONS: Names<CpuPartOptions> = {
+  roots: true,
+  collateral: true,
+  policy: true,
+  reference: true,
+  weights: true,
+};
 const CPU_OPTIONS: Names<CpuVerifyOptions> = {
   ...CPU_PART_OPTIONS,
   at: true,

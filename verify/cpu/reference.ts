@@ -1,6 +1,6 @@
 // The relying party's reference values: guests that it knows by their measurements, and launch files that it accepts.
 
-import { readLaunch } from '../../proto/attestation/launch.ts';
+import type { Launch } from '../../proto/attestation/launch.ts';
 import { isObject, JsonTextError, parseStrict } from '../../proto/json.ts';
 import { isDigest, isZero, toHex } from '../common/bytes.ts';
 import { CheckFailure, type Passed, passed } from '../common/checks.ts';
@@ -157,12 +157,19 @@ function uncompared(entry: GuestReference): string | null {
 
 const RTMR3_OPEN = 'what extended RTMR3 while the guest ran is not explained by the event log';
 
+/** The launch file that a session's statement names. */
+export interface NamedLaunch {
+  /** SHA-256 in hex; null: the statement names none. */
+  readonly sha256: string | null;
+  /** null: it is not at hand. */
+  readonly file: Launch | null;
+}
+
 interface LaunchInput {
   readonly guest: GuestReference;
   readonly reference: CpuReference;
   readonly measured: Measured;
-  /** The launch file that the session's statement names; cpu_form has read its text. */
-  readonly named: { readonly sha256: string | null; readonly text: string | null };
+  readonly named: NamedLaunch;
   /** The replayed event log, if there is one. */
   readonly replayed: Passed<ReplayedLog> | null;
 }
@@ -178,7 +185,9 @@ export function checkLaunch({ guest, reference, measured, named, replayed }: Lau
   const left = [uncompared(guest), isOpen ? RTMR3_OPEN : null].filter((one) => one !== null);
   return passed(detail, {
     launch,
-    images: named.text === null ? null : readLaunch(named.text).images,
+    images: named.file?.images ?? null,
+    weights: named.file?.weights ?? null,
+    model: named.file?.model ?? null,
     uncompared: left.length === 0 ? null : left.join('; '),
   });
 }

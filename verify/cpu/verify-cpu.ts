@@ -37,7 +37,7 @@ import { checkEventLog } from './evidence/event-log.ts';
 import { parseSnpReport, type SnpReport, tcbOf } from './evidence/snp-report.ts';
 import { parseTdxQuote, type TdxQuote } from './evidence/tdx-quote.ts';
 import { amdRoots, intelRoots } from './pinned-roots.ts';
-import { checkLaunch, checkMeasurement, readReference } from './reference.ts';
+import { checkLaunch, checkMeasurement, type NamedLaunch, readReference } from './reference.ts';
 import {
   type AmdPath,
   checkSnpChain,
@@ -58,6 +58,7 @@ import {
   stateOf,
 } from './tdx-checks.ts';
 import { findCollateral, type VerifiedCollateral } from './tdx-collateral.ts';
+import { checkWeights, readWeights } from './weights.ts';
 
 /**
  * Verifies a processor's bare evidence: that a genuine AMD or Intel processor signed it, for a confidential guest, under
@@ -83,14 +84,8 @@ export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}
   const list = new CheckList(options.stopAtFailure);
   const evidence = await list.run('cpu_form', [], () => readCpuEvidence(input));
   const claims = await checkCpuEvidence(list, evidence, context, binding);
+  await list.run('cpu_weights', ['cpu_software'], () => checkWeights(context.weights, claims?.software ?? null));
   return { valid: list.valid, incomplete: list.incomplete, checks: list.checks, claims };
-}
-
-interface NamedLaunch {
-  /** SHA-256 in hex; null: the statement names none. */
-  readonly sha256: string | null;
-  /** The file's text; null where it is not at hand. */
-  readonly text: string | null;
 }
 
 /** The report data that the processor must have signed. */
@@ -123,6 +118,8 @@ export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext
     collateral,
     withoutRevocation: without.revocation === true,
     reference: options.reference === undefined ? null : readReference(options.reference),
+    weights: options.weights === undefined ? null : readWeights(options.weights),
+    ownRoots: options.roots !== undefined,
   };
   if (reportData === undefined) return { context, binding: null };
   const bytes = hex(reportData, 'expected.reportData');
@@ -297,7 +294,7 @@ async function checkSoftware(
   list: CheckList,
   { member, snp, tdx, vtpm }: CpuEvidence,
   { reference }: CpuContext,
-  named: NamedLaunch = { sha256: null, text: null },
+  named: NamedLaunch = { sha256: null, file: null },
 ): Promise<CpuSoftware | null> {
   const { type, eventLog } = member;
   const pcrs = vtpm?.quote.pcrs ?? null;

@@ -1,7 +1,7 @@
 // The verdict in words (the level, the proven and the unproven statements), and the check of the relying party's policy.
 import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import { CheckFailure, type CheckList, type Outcome, seen, skipped } from '../common/checks.ts';
-import type { CpuClaims, CpuSoftware } from '../cpu/cpu-options.ts';
+import type { CpuFindings } from '../cpu/binding.ts';
 import { type DeviceClaims, leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
 import { type Claims, type Context, LEVELS, type Level, type TokenClaims, type VerificationReport } from './options.ts';
 
@@ -15,15 +15,11 @@ export interface Findings {
   readonly batch: Claims['batch'];
   /** Unix seconds; null for bare evidence. */
   readonly timestamp: number | null;
-  /** The processor whose evidence is bound to these devices; null without one. */
-  readonly cpu: CpuClaims | null;
+  /** The processor beside these devices, and the sentences about it; null without one. */
+  readonly cpu: CpuFindings | null;
   /** The kind of data that the devices signed. */
   readonly about: 'exchange' | 'nonce' | 'session';
   readonly nvidia: Context['nvidia'];
-  /** Whether the caller's roots stand in place of AMD's and Intel's. */
-  readonly ownCpuRoots: boolean;
-  /** Whether the session holds a challenge of the caller. */
-  readonly challenged: boolean;
   /** Whether raw, which the devices signed, names a session. */
   readonly namesSession: boolean;
 }
@@ -39,7 +35,7 @@ export function concluded(findings: Findings): VerificationReport {
     batch: batch === null ? null : { tree_size: batch.tree_size, leaf_index: batch.leaf_index },
     token,
     devices: devices.map((device) => device.claims),
-    cpu,
+    cpu: cpu?.claims ?? null,
   };
   return {
     valid,
@@ -73,7 +69,7 @@ function isoTime(seconds: number): string | null {
 }
 
 const isSimulated = ({ devices, cpu }: Findings) =>
-  devices.some((device) => device.simulated) || cpu?.simulated === true;
+  devices.some((device) => device.simulated) || cpu?.claims?.simulated === true;
 
 /** The level where no check fails. Without evidence it rests on the token of NVIDIA's service. */
 function levelOf(findings: Findings): Level {
@@ -82,15 +78,13 @@ function levelOf(findings: Findings): Level {
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
   if (!kinds.includes('gpu')) return 'none';
   if (!isBound(findings)) return 'gpu';
-  return softwareOf(findings) === null ? 'gpu+cpu' : 'measured';
+  // The software that the caller knows, of a guest that is bound to these devices.
+  return findings.cpu?.claims?.software == null ? 'gpu+cpu' : 'measured';
 }
 
 /** Whether a processor's evidence is bound to these devices, and to this response where there is one. */
 const isBound = ({ list, about }: Findings) =>
   list.passed('cpu_binding') && list.passed('cpu_devices') && (about === 'session' || list.passed('cpu_answer'));
-
-/** The software that the caller knows, of a guest that is bound to these devices. */
-const softwareOf = (findings: Findings) => (isBound(findings) ? (findings.cpu?.software ?? null) : null);
 
 function signedWhat({ about, nonce, batch }: Findings): string {
   const exchange = 'exactly this request, this answer and this timestamp';
@@ -104,7 +98,7 @@ function signedWhat({ about, nonce, batch }: Findings): string {
 }
 
 function proven(findings: Findings, simulated: boolean): string[] {
-  const { list, devices, appraised, nvidia } = findings;
+  const { list, devices, appraised, nvidia, cpu } = findings;
   const what = signedWhat(findings);
   if (simulated)
     return [`These texts are what a simulated device, under the test root that the caller named, signed: ${what}.`];
@@ -114,9 +108,7 @@ function proven(findings: Findings, simulated: boolean): string[] {
     statements.push(
       `${named(devices, nvidia.device)} signed ${what}${bound ? '' : ', at the asking of software on its host'}.`,
     );
-  if (bound) statements.push(cpuProven(findings));
-  const software = softwareOf(findings);
-  if (software !== null) statements.push(softwareProven(software));
+  statements.push(...(cpu?.words.proven ?? []));
   if (appraised.length > 0)
     statements.push(
       `NVIDIA's remote attestation service appraised evidence of the ${nounFor(appraised)} for ${what}, and said yes.`,
@@ -136,24 +128,6 @@ function proven(findings: Findings, simulated: boolean): string[] {
   return statements;
 }
 
-function cpuProven({ cpu, about, ownCpuRoots }: Findings): string {
-  const isIntel = cpu?.type.endsWith('TDX') === true;
-  const [maker, processor, guest] = isIntel
-    ? ['Intel', 'a processor with TDX', 'a trust domain']
-    : ['AMD', `a ${cpu?.product} processor`, 'an SEV-SNP guest'];
-  const key = ownCpuRoots
-    ? `A key under a root that the caller trusts in place of ${maker}'s`
-    : `A key that ${maker} certified`;
-  const signed = about === 'session' ? '' : ', which signed this answer';
-  return `${key}, of ${processor}, signed that ${guest} of launch measurement ${cpu?.measurement} named this session's key${signed}.`;
-}
-
-function softwareProven({ launch, images }: CpuSoftware): string {
-  const names = Object.entries(images ?? {}).map(([name, image]) => `${name} ${image}`);
-  const which = names.length === 0 ? '' : `; the file's writer names ${names.join(', ')}`;
-  return `That guest's measurement and the launch file ${launch} are on the caller's list${which}.`;
-}
-
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
   const models = [...new Set(devices.map(({ claims }) => claims.model))].join(', ');
   const kind = nounFor(devices.map(({ claims }) => claims.kind));
@@ -169,34 +143,10 @@ function nounFor(kinds: readonly DeviceClaims['kind'][]): string {
   return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
 
-/** The statements that a processor's evidence does not prove. */
-function cpuLeavesOpen(findings: Findings): string[] {
-  const software = softwareOf(findings);
-  return [
-    ...(software === null
-      ? [
-          'Which software asked: its measurement was not compared, and anybody who can run code in that guest can have any text signed.',
-        ]
-      : [
-          "Where the answer comes from: the launch file's images, model and egress are its writer's words, and of the compose file, which says the rest, it holds the hash only.",
-          ...(software.uncompared === null ? [] : [`All that the guest was started with: ${software.uncompared}.`]),
-        ]),
-    ...(findings.list.passed('cpu_tcb')
-      ? []
-      : ["That the processor's firmware has no known hole: its TCB was not compared with a least one."]),
-    'That nobody took over the guest since its start.',
-    'That the device which signed is in that machine, or computes for it: the guest wrote the list of its devices.',
-    'That keys are in the processor or the guest only: anybody who owns a board can extract some (TEE.fail) and forge this level.',
-    ...(findings.challenged
-      ? []
-      : ["When the session began: its hour is by that machine's own clock, unless the caller demands a challenge."]),
-  ];
-}
-
 function notProven(findings: Findings, simulated: boolean, valid: boolean): string[] {
   if (!valid)
     return [findings.list.incomplete ? 'Anything: a check could not get what it needs.' : 'Anything: a check failed.'];
-  const { list, devices, appraised, token, about } = findings;
+  const { list, devices, appraised, token, about, cpu } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
   const kind = nounFor(kinds);
   const missing: string[] = [];
@@ -221,14 +171,14 @@ function notProven(findings: Findings, simulated: boolean, valid: boolean): stri
         ? 'That a GPU computed the answer: none signed.'
         : `That this ${kind} computed the answer: it signed a hash that software on its host gave it.`,
       ...(isBound(findings)
-        ? ["Which model's weights ran.", ...cpuLeavesOpen(findings)]
+        ? (cpu?.words.open ?? [])
         : [
             "Which model's weights ran, which nothing here shows, or what software asked.",
             ...(findings.namesSession ? ['Why no processor is shown for it: what was signed names a session.'] : []),
           ]),
       `When: the time in raw is the gateway's, and the ${kind} has no clock.`,
     );
-  else if (about === 'session') missing.push(...(isBound(findings) ? cpuLeavesOpen(findings) : []));
+  else if (about === 'session') missing.push(...(cpu?.words.open ?? []));
   else missing.push('What the nonce stands for: a device signs whatever it is given.');
   if (token !== null && token.signature === 'self-asserted')
     missing.push('What the token says beyond the evidence: anyone can make such a token.');
