@@ -84,7 +84,8 @@ export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}
   const list = new CheckList(options.stopAtFailure);
   const evidence = await list.run('cpu_form', [], () => readCpuEvidence(input));
   const claims = await checkCpuEvidence(list, evidence, context, binding);
-  await list.run('cpu_weights', ['cpu_software'], () => checkWeights(context.weights, claims?.software ?? null));
+  if (context.weights !== null)
+    await list.run('cpu_weights', ['cpu_software'], () => checkWeights(context.weights, claims?.software ?? null));
   return { valid: list.valid, incomplete: list.incomplete, checks: list.checks, claims };
 }
 

@@ -1,11 +1,12 @@
 // The relying party's reference values: guests that are its own, guests that differ in one thing, and lists that cannot be used.
+import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { pem } from '../../../demo/twin/authority.ts';
 import { makeSnpReport, snpMember } from '../../../demo/twin/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../../demo/twin/tdx.ts';
 import { type CpuReference, type GuestReference, readReference, verifySession } from '../../../verify/cpu.ts';
 import { appraiseAttestation, type VerifyOptions, verifyAttestation } from '../../../verify/index.ts';
-import { LAUNCH, LAUNCH_SHA256 } from '../../support/launch-file.ts';
+import { changed, LAUNCH, LAUNCH_1, LAUNCH_SHA256, launchOf, REFUSED, WEIGHTS } from '../../support/launch-file.ts';
 import { AT, attest, EXCHANGE, simulatedRoot } from '../maker.ts';
 import {
   amd,
@@ -69,10 +70,11 @@ const listOf = (...cpu: readonly GuestReference[]): CpuReference => ({
   cpu,
   launch: ['ef'.repeat(32), LAUNCH_SHA256],
 });
-const optionsOf = (reference: CpuReference | string): VerifyOptions => ({
+const optionsOf = (reference: CpuReference | string | undefined, weights?: Weights): VerifyOptions => ({
   ...OWN_ROOTS,
-  cpu: { roots: { amd: pem(amd.ark), intel: pem(intel.root) }, reference },
+  cpu: { roots: { amd: pem(amd.ark), intel: pem(intel.root) }, reference, weights },
 });
+type Weights = NonNullable<VerifyOptions['cpu']>['weights'];
 
 /** A session of this processor, whose statement names the launch file. */
 async function sessionOf(processor: Processor, launch: string | null = LAUNCH_SHA256): Promise<MadeSession> {
@@ -82,6 +84,17 @@ async function sessionOf(processor: Processor, launch: string | null = LAUNCH_SH
 
 async function judged(processor: Processor, reference: CpuReference | string, launch: string | null = LAUNCH_SHA256) {
   const report = await appraiseAttestation(await answerIn(await sessionOf(processor, launch)), optionsOf(reference));
+  const failed = report.checks.filter(({ status }) => status === 'fail').map(({ name, code }) => `${name} ${code}`);
+  return { ...report, failed };
+}
+
+/** An answer of a known guest that was started with this launch file. */
+async function withLaunch(launch: string, more: { weights?: Weights; reference?: undefined } = {}) {
+  const sha256 = hash('sha256', launch);
+  const made = await makeSession({ processor: snpWith({ hostData: sha256 }), statement: { launch: sha256 } });
+  const reference = 'reference' in more ? undefined : { ...listOf(SNP), launch: [sha256] };
+  const answer = await answerIn({ ...made, cpu: { ...made.cpu, launch } });
+  const report = await appraiseAttestation(answer, optionsOf(reference, more.weights));
   const failed = report.checks.filter(({ status }) => status === 'fail').map(({ name, code }) => `${name} ${code}`);
   return { ...report, failed };
 }
@@ -98,15 +111,21 @@ describe('a guest that the caller knows', () => {
     expect([failed, level]).toEqual([[], 'measured']);
     expect(claims.cpu?.software).toMatchObject({
       launch: LAUNCH_SHA256,
-      images: { sidecar: `sidecar@sha256:${'ab'.repeat(32)}` },
+      images: { sidecar: expect.stringMatching(/sidecar@sha256:/) },
+      weights: [WEIGHTS],
+      model: WEIGHTS,
     });
     expect(proven.join('\n')).toContain(
-      `launch file ${LAUNCH_SHA256} are on the caller's list; the file's writer names backend backend@sha256:`,
+      `launch file ${LAUNCH_SHA256} are on the caller's list; its compose file, whose backend has no way out, names backend vllm/`,
+    );
+    expect(proven).toContain(
+      `Which weights: ${WEIGHTS.name}, root ${WEIGHTS.verity_root}, mounted read-only in that guest; nothing else could be loaded by the launch's own command.`,
     );
     expect(not_proven.join('\n')).toContain('the guest wrote the list of its devices');
-    expect(not_proven.join('\n')).toContain("Which model's weights ran");
+    expect(not_proven.join('\n')).not.toContain("Which model's weights ran");
+    expect(not_proven.join('\n')).toContain('That the engine used these weights for this answer');
     expect(not_proven.join('\n').includes('ACPI tables')).toBe(claims.cpu?.type === 'SEV_SNP');
-    expect(not_proven.join('\n')).toContain('it holds the hash only');
+    expect(not_proven.join('\n')).toContain('what is in them was not looked at');
     expect(not_proven.join('\n')).not.toContain('its measurement was not compared');
   });
 
@@ -119,6 +138,14 @@ describe('a guest that the caller knows', () => {
   test('is one without the launch file itself, which only says what is in it', async () => {
     const { level, claims } = await judged(snpWith(), listOf(SNP), null);
     expect([level, claims.cpu?.software?.images]).toEqual(['measured', null]);
+  });
+
+  test('of a launch file of version 1 has its writer’s words, and no weights', async () => {
+    const { level, claims, proven, not_proven } = await withLaunch(LAUNCH_1);
+    expect([level, claims.cpu?.software?.weights]).toEqual(['measured', null]);
+    expect(proven.join('\n')).toContain("the file's writer names backend backend@sha256:");
+    expect(not_proven).toContain("Which model's weights ran.");
+    expect(not_proven.join('\n')).toContain('it holds the hash only');
   });
 
   test('stays one in the short form, by the session that was verified', async () => {
@@ -171,6 +198,83 @@ describe('a guest that the caller knows', () => {
     const extended = tdxWith({ rtmrs: [...RTMRS.slice(0, 3), rtmr3] });
     expect((await judged(extended, listOf(TDX))).failed).toEqual(WRONG_GUEST);
     expect((await judged(extended, listOf({ ...TDX, rtmr3: [rtmr3] }))).level).toBe('measured');
+  });
+});
+
+describe('weights', () => {
+  const root = WEIGHTS.verity_root;
+  const none = launchOf(
+    changed(({ services }) => Object.assign(services.backend ?? {}, { volumes: [], command: ['m'] })),
+    { weights: [] },
+  );
+
+  test.each([
+    ['by their root', root],
+    ['by weights.json', JSON.stringify({ name: 'Qwen/Qwen3-8B', revision: 'b968826', verity_root: root, files: {} })],
+    ['by an object', { verity_root: root }],
+  ])('that the caller names %s pass', async (_, weights) => {
+    const { failed, level, checks } = await withLaunch(LAUNCH, { weights });
+    expect([failed, level]).toEqual([[], 'measured']);
+    expect(checks.find(({ name }) => name === 'cpu_weights')).toMatchObject({ status: 'pass' });
+  });
+
+  test('that nobody names are a skip', async () => {
+    const { checks } = await withLaunch(LAUNCH);
+    const skip = { status: 'skip', detail: 'the caller names no weights' };
+    expect(checks.find(({ name }) => name === 'cpu_weights')).toMatchObject(skip);
+  });
+
+  test.each([
+    ['others', LAUNCH, { weights: 'ef'.repeat(32) }, 'weights_mismatch'],
+    ['a launch file of version 1', LAUNCH_1, { weights: root }, 'weights_missing'],
+    ['a launch file without weights', none, { weights: root }, 'weights_missing'],
+    ['no reference values', LAUNCH, { weights: root, reference: undefined }, 'weights_missing'],
+  ] as const)('are refused: %s', async (_, launch, options, code) => {
+    const { failed, level } = await withLaunch(launch, options);
+    expect([failed, level]).toEqual([[`cpu_weights ${code}`], 'none']);
+    expect((await withLaunch(LAUNCH, { weights: root })).valid).toBe(true);
+  });
+
+  test('of an answer without a processor, or whose raw names no session, are missing', async () => {
+    const options = optionsOf({ ...listOf(SNP) }, root);
+    const plain = await appraiseAttestation(await attest(EXCHANGE), options);
+    expect(plain.checks.find(({ name }) => name === 'cpu_weights')).toMatchObject({ code: 'weights_missing' });
+    const session = await sessionOf(snpWith());
+    const made = await attest(EXCHANGE);
+    const cpu = { ...session.cpu, signature: signAnswer(session, made) };
+    const unnamed = await appraiseAttestation({ ...made, cpu }, options);
+    expect(unnamed.checks.find(({ name }) => name === 'cpu_weights')).toMatchObject({ code: 'weights_missing' });
+    expect(unnamed.proven.join()).not.toContain('Which weights');
+  });
+
+  test('of a session are shown, and in the short form those of the session that was verified', async () => {
+    const session = await sessionOf(snpWith());
+    const verified = await verifySession({ ...session.cpu, gpu: session.gpu }, optionsOf(listOf(SNP), root));
+    expect(verified.proven.join('\n')).toContain(`Which weights: ${WEIGHTS.name}`);
+    const made = await attest({ ...EXCHANGE, session: statementDigest(session) });
+    const cpu = { statement_sha256: statementDigest(session), signature: signAnswer(session, made) };
+    const short = (weights: Weights) =>
+      appraiseAttestation({ ...made, cpu }, { ...optionsOf(undefined, weights), session: verified.session });
+    expect(await short(root)).toMatchObject({ level: 'measured', valid: true });
+    expect((await short('ef'.repeat(32))).checks.at(-2)).toMatchObject({ code: 'weights_mismatch' });
+  });
+
+  test.each(REFUSED.slice(0, 3))('of a compose file with %s are shown to nobody', async (_, compose, message) => {
+    const { failed, level, checks } = await withLaunch(launchOf(compose));
+    expect([failed, level]).toEqual([['cpu_form cpu_malformed'], 'none']);
+    expect(checks.find(({ name }) => name === 'cpu_form')?.detail).toBe(`the compose file ${message}`);
+  });
+
+  test.each([
+    ['capitals', root.toUpperCase()],
+    ['a name', WEIGHTS.name],
+    ['an object without a root', {}],
+    ['a root that is short', { verity_root: 'cd' }],
+    ['a member twice', `{"verity_root":"${root}","verity_root":"${root}"}`],
+    ['null', null],
+  ])('cannot be used: %s', async (_, weights) => {
+    await expect(withLaunch(LAUNCH, { weights: weights as string })).rejects.toThrow(/^weights: /);
+    expect((await withLaunch(LAUNCH, { weights: root })).valid).toBe(true);
   });
 });
 
