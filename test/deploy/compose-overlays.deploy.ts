@@ -1,10 +1,12 @@
-// compose.cpu.yaml and compose.switches.yaml over compose.yaml, as Compose reads them: no daemon is needed for that.
+// compose.cpu.yaml, compose.switches.yaml and compose.measured.yaml over compose.yaml, as Compose reads them: no daemon is needed for that.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { readCompose } from '../../proto/attestation/compose.ts';
 import { loadConfig } from '../../sidecar/common/config.ts';
 import { composeProgram } from '../support/compose-program.ts';
 import { MissingPart } from '../support/debian.ts';
+import { COMPOSE } from '../support/launch-file.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LAUNCH_FILE = '/srv/countersign/launch.json';
@@ -94,5 +96,46 @@ it.skipIf(program === null)(
     for (const { source, target } of services.sidecar?.devices ?? []) expect(target).toBe(source);
     // Docker's own request for GPUs heeds no NVIDIA_NVSWITCH: where it stood it promised what it did not do.
     expect(JSON.stringify(services)).not.toContain('NVIDIA_NVSWITCH');
+  },
+);
+
+it.skipIf(program === null)(
+  'compose.measured.yaml makes a file that a launch file can vouch for; without it none is made',
+  () => {
+    const files = ['-f', 'compose.yaml', '-f', 'compose.cpu.yaml'];
+    const printed = (...more: readonly string[]) => {
+      const { stdout, stderr } = spawnSync(
+        program ?? '',
+        [
+          '-p',
+          'countersign',
+          '--env-file',
+          '.env.example',
+          ...files,
+          ...more,
+          '--profile',
+          'node',
+          'config',
+          '--format',
+          'json',
+        ],
+        {
+          cwd: ROOT,
+          encoding: 'utf8',
+          env: {
+            PATH: process.env.PATH ?? '',
+            WEIGHTS_ROOT: 'cd'.repeat(32),
+            GATEWAY_IMAGE: `registry.example/gateway@sha256:${'a1'.repeat(32)}`,
+            SIDECAR_IMAGE: `registry.example/sidecar@sha256:${'a2'.repeat(32)}`,
+          },
+        },
+      );
+      return stdout === '' ? stderr : stdout;
+    };
+    const measured = printed('-f', 'compose.measured.yaml');
+    // The tests of the launch file read this text.
+    expect(JSON.parse(measured)).toEqual(JSON.parse(COMPOSE));
+    expect(readCompose(measured).roots).toEqual(['cd'.repeat(32)]);
+    expect(() => readCompose(printed())).toThrow('the compose file may not have secrets');
   },
 );
