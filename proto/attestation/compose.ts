@@ -70,9 +70,9 @@ const variables =
     }
   };
 const MOUNT = members({
-  type: free,
-  source: free,
-  target: free,
+  type: matching(/./),
+  source: matching(/./),
+  target: matching(/./),
   read_only: free,
   bind: members({ create_host_path: free }),
   volume: members({}),
@@ -305,7 +305,8 @@ export function readCompose(text: string): Composed {
   const file = parsed(text);
   checkTexts(file, '', 0);
   const own = Object.fromEntries(Object.entries(file).filter(([name]) => !name.startsWith('x-')));
-  fileRules(String(own.name))(own, '');
+  if (typeof own.name !== 'string') throw bad('has no name');
+  fileRules(own.name)(own, '');
   const services = serviceTable(own);
   const [gateway, sidecar, backend] = NEEDED.map((name) => services[name] as Json) as [Json, Json, Json];
   const internal = isObject(own.networks) && isObject(own.networks.inside) && own.networks.inside.internal === true;

@@ -40,7 +40,6 @@ from countersign_verify.cpu.snp_checks import LEAST_TCB, check_snp_chain, check_
 from countersign_verify.cpu.tdx_checks import check_tdx_chain, check_tdx_identity, check_tdx_mode, state_of
 from countersign_verify.cpu.tdx_collateral import collateral_end, find_collateral
 from countersign_verify.cpu.verify_cpu import CpuReport, appraise_cpu, read_cpu_evidence, read_cpu_options, verify_cpu
-from countersign_verify.proto.attestation.launch import read_launch_images
 from countersign_verify.proto.attestation.statement import read_statement
 from countersign_verify.proto.strict_json import JsonTextError
 from countersign_verify.x509 import parse_pem
@@ -626,51 +625,6 @@ def test_a_statement_is_read_as_it_is_written() -> None:
     for text in texts:
         with pytest.raises(JsonTextError):
             read_statement(text)
-
-
-IMAGE = "registry.example/one@sha256:" + "ab" * 32
-LAUNCH: dict[str, Any] = {
-    "version": 1,
-    "images": {"backend": IMAGE, "gateway": IMAGE, "sidecar": IMAGE},
-    "compose_sha256": "ab" * 32,
-    "model": {"name": 'a "model"', "verity_root": None},
-    "egress": "none",
-    "login": False,
-    "operator": None,
-}
-
-
-def test_a_launch_file_is_read_as_it_is_written() -> None:
-    def text(**change: object) -> str:
-        return json.dumps({**LAUNCH, **change}, separators=(",", ":"))
-
-    images = {"10": IMAGE, "9": IMAGE, **LAUNCH["images"]}
-    assert read_launch_images(text()) == LAUNCH["images"]
-    # ECMAScript has members that are numbers before the others.
-    assert list(read_launch_images(text(images=dict(sorted(images.items(), key=lambda one: len(one[0])))))) == [
-        "9",
-        "10",
-        "backend",
-        "gateway",
-        "sidecar",
-    ]
-    changes: list[dict[str, object]] = [
-        {"version": 2},
-        {"images": {"backend": IMAGE, "gateway": IMAGE}},
-        {"images": dict(reversed(LAUNCH["images"].items()))},
-        {"images": {**LAUNCH["images"], "a b": IMAGE}},
-        {"compose_sha256": None},
-        {"model": {"name": "é", "verity_root": None}},
-        {"model": {"name": "x"}},
-        {"egress": ["none"]},
-        {"login": True},
-        {"operator": "x"},
-    ]
-    for change in changes:
-        with pytest.raises(JsonTextError):
-            read_launch_images(text(**change))
-    with pytest.raises(JsonTextError):
-        read_launch_images(text() + "\n")
 
 
 HEX, SHA = "ab" * 48, "cd" * 32

@@ -63,6 +63,7 @@ def options_of_cpu(given: Given) -> dict[str, Any]:
         "collateral": made(CpuCollateral, collateral),
         "policy": made(CpuPolicy, given.get("policy") or {}),
         "reference": given.get("reference"),
+        "weights": given.get("weights"),
     }
 
 

@@ -54,6 +54,7 @@ interface OptionsOfCpu {
   readonly collateral?: { readonly tdx?: object | undefined; readonly amdCrl?: string | undefined } | undefined;
   readonly policy?: CpuVerifyOptions['policy'] | undefined;
   readonly reference?: CpuVerifyOptions['reference'] | undefined;
+  readonly weights?: CpuVerifyOptions['weights'] | undefined;
 }
 
 export type Input = { readonly text: string } | { readonly value: unknown } | { readonly bytes: string };
@@ -93,12 +94,13 @@ export interface Said {
 const bytes = (base64: string) => new Uint8Array(Buffer.from(base64, 'base64'));
 const instant = (text: string | undefined) => (text === undefined ? undefined : new Date(text));
 
-function ofCpu({ roots, collateral, policy, reference }: OptionsOfCpu): VerifyOptions['cpu'] {
+function ofCpu({ roots, collateral, policy, reference, weights }: OptionsOfCpu): VerifyOptions['cpu'] {
   const { tdx, amdCrl } = collateral ?? {};
   const own = { tdx: tdx as never, amdCrl: amdCrl === undefined ? undefined : bytes(amdCrl) };
   return {
     policy,
     reference,
+    weights,
     ...(roots === undefined ? {} : { roots }),
     ...(collateral === undefined ? {} : { collateral: own }),
   };

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { CHIP_ID, makeSnpReport, snpMember } from '../../demo/twin/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../demo/twin/tdx.ts';
 import type { CpuPolicy } from '../../verify/cpu.ts';
-import { LAUNCH as LAUNCH_FILE } from '../support/launch-file.ts';
+import { LAUNCH_1, LAUNCH as LAUNCH_FILE, launchOf, REFUSED, WEIGHTS } from '../support/launch-file.ts';
 import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';
 import { mutateJson } from '../verify/fuzz/fuzz-json.ts';
 import { type Random, seeded, seedOf } from '../verify/fuzz/fuzz-random.ts';
@@ -167,6 +167,55 @@ export async function madeGuests(): Promise<Expected[]> {
     const questions = [alone(named, session, {}, options), whole(named, await answerIn(session), options)];
     return questions.map((question): Expected => ({ question, expected }));
   });
+  return (await Promise.all(all)).flat();
+}
+
+/** Launch files of a guest that is known, and weights that the caller names. */
+export async function launches(): Promise<Expected[]> {
+  const root = WEIGHTS.verity_root;
+  const of = async (name: string, expected: string, launch: string, weights?: unknown, listed = true) => {
+    const digest = sha256(launch);
+    const spec = { processor: snpOf(digest), statement: { launch: digest.toString('hex') } };
+    const made = await makeSession(spec);
+    const session = { ...made, cpu: { ...made.cpu, launch } };
+    const [own] = ownOf(session.cpu as Record<string, string>);
+    const reference = listOf([{ ...own, ...HOST }], digest.toString('hex'));
+    const options = { ...WITHOUT, cpu: { weights, ...(listed ? { reference } : {}) } } as Options;
+    const named = `of a launch file: ${name}`;
+    const questions = [alone(named, session, {}, options), whole(named, await answerIn(session), options)];
+    return questions.map((question): Expected => ({ question, expected }));
+  };
+  const [missing, mismatch] = ['cpu_weights weights_missing', 'cpu_weights weights_mismatch'];
+  const all = [
+    of('itself', 'valid', LAUNCH_FILE),
+    of('of version 1', 'valid', LAUNCH_1),
+    of('its weights', 'valid', LAUNCH_FILE, root),
+    of('its weights, as text', 'valid', LAUNCH_FILE, JSON.stringify(WEIGHTS)),
+    of('its weights, as an object', 'valid', LAUNCH_FILE, WEIGHTS),
+    of('other weights', mismatch, LAUNCH_FILE, 'ef'.repeat(32)),
+    of('weights, of version 1', missing, LAUNCH_1, root),
+    of('weights, and no list', missing, LAUNCH_FILE, root, false),
+    of('weights that cannot be used', 'TypeError', LAUNCH_FILE, 'Qwen/Qwen3-8B'),
+    of('weights without a root', 'TypeError', LAUNCH_FILE, {}),
+    of('weights twice', 'TypeError', LAUNCH_FILE, `{"verity_root":"${root}","verity_root":"${root}"}`),
+    ...[
+      ['in version 3', LAUNCH_FILE.replace('"version":2', '"version":3')] as const,
+      ['in version true', LAUNCH_FILE.replace('"version":2', '"version":true')] as const,
+      ['of version 2.0', LAUNCH_FILE.replace('"version":2', '"version":2.0')] as const,
+      ['with a member more', LAUNCH_FILE.replace('"login"', '"more":1,"login"')] as const,
+      [
+        'with another digest',
+        LAUNCH_FILE.replace(/"compose_sha256":"[0-9a-f]{8}/, '"compose_sha256":"00000000'),
+      ] as const,
+      ['without its weights', LAUNCH_FILE.replace(/"weights":\[[^\]]*\]/, '"weights":[]')] as const,
+      [
+        'with other weights',
+        LAUNCH_FILE.replace(`"verity_root":"${root}"`, `"verity_root":"${'ef'.repeat(32)}"`),
+      ] as const,
+      ['with a root that is short', LAUNCH_FILE.replace(`"verity_root":"${root}"`, '"verity_root":"cd"')] as const,
+      ...REFUSED.map(([name, compose]) => [`of a compose file with ${name}`, launchOf(compose)] as const),
+    ].map(([name, launch]) => of(name, 'cpu_form cpu_malformed', launch)),
+  ];
   return (await Promise.all(all)).flat();
 }
 

@@ -8,7 +8,7 @@ import { mutated } from './mutate.ts';
 import { both, type Options, PACKAGE, python, type Question, type Said, SKIPPED } from './package.ts';
 import { bytewise, gpus, processors, vectors } from './questions.ts';
 import { type Expected, genuineGuests, lists } from './references.ts';
-import { madeGuests, sessions, signedChanges } from './sessions.ts';
+import { launches, madeGuests, sessions, signedChanges } from './sessions.ts';
 
 /** How many changed questions of each kind are asked, and from which seed they are made. */
 const CHANGES = Number(process.env.COUNTERSIGN_CHANGES ?? 300);
@@ -152,6 +152,8 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
   );
 
   it('guests among reference values', async () => agreeAsExpected(await madeGuests()), TIMEOUT_MS);
+
+  it('launch files, and weights that the caller names', async () => agreeAsExpected(await launches()), TIMEOUT_MS);
 
   it('lists of reference values, those that cannot be used too', () => agreeAsExpected(lists(), guestIn), TIMEOUT_MS);
 

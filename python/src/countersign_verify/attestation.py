@@ -14,6 +14,7 @@ from .common.checks import CheckFailure, CheckList, Passed, Skipped, Verificatio
 from .cpu.binding import Answer, ExpectedSession, check_cpu, read_answer_cpu
 from .cpu.cpu_options import CpuClaims, CpuContext, CpuOptions, CpuRoots, CpuVerifyOptions, CpuWithout
 from .cpu.verify_cpu import read_cpu_options
+from .cpu.weights import check_weights
 from .gpu.device_evidence import input_of
 from .gpu.devices import verify_devices
 from .gpu.topology import DeviceClaims, VerifiedDevice
@@ -196,6 +197,7 @@ def _cpu_context(context: Context) -> CpuContext:
             without=CpuWithout(revocation=options.without.revocation),
             policy=cpu.policy,
             reference=cpu.reference,
+            weights=cpu.weights,
         )
     )
 
@@ -212,6 +214,8 @@ def _check_processor(
     """Makes the checks of the member `cpu`; none where there is no such member and the caller expects none."""
     member = attestation.cpu
     if member is None and options.session is None and options.expected.challenge is None:
+        if context.weights is not None:
+            checks.run("cpu_weights", _FORM, lambda: check_weights(context.weights, None))
         return None
     form = checks.run("cpu_form", _FORM, lambda: read_answer_cpu(member, options.session))
     answer = Answer(

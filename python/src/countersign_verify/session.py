@@ -69,6 +69,7 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
             without=CpuWithout(revocation=given_options.without.revocation),
             policy=cpu.policy,
             reference=cpu.reference,
+            weights=cpu.weights,
         )
     )
     checks = CheckList(given_options.stop_at_failure)

@@ -265,6 +265,10 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "metavar": "FILE",
         "help": "guests and launch files that you know: an answer must then be of level measured, from one of them",
     },
+    "weights": {
+        "metavar": "FILE|ROOT",
+        "help": "the weights that the launch file must name: weights.json or their verity root. An answer must then be of level measured, for which --reference names the software",
+    },
     "into": {
         "metavar": "DIR",
         "type": Path,
@@ -287,7 +291,7 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "check an answer: a saved answer or stream, or its attestation; or all of a folder or of a file of lines (.jsonl)",
         (
             *("request", "endpoint", "response", "event", *_GPU, "bundle", "session", "challenge", "device"),
-            *("require-level", "max-age", "max-batch", *_PROCESSOR, *_OUTPUT),
+            *("require-level", "max-age", "max-batch", *_PROCESSOR, "weights", *_OUTPUT),
         ),
     ),
     "evidence": (
@@ -300,7 +304,7 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "session": (
         "check a session by itself: what GET /v1/attestation/session returned",
-        (*_GPU, "challenge", "device", "require-level", *_PROCESSOR, *_OUTPUT),
+        (*_GPU, "challenge", "device", "require-level", *_PROCESSOR, "weights", *_OUTPUT),
     ),
     "collateral": (
         "fetch and keep what the check of FILE needs, for use with --offline --collateral DIR",

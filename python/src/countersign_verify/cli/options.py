@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +13,7 @@ from ..attestation import appraise_attestation
 from ..common.bounded_json import unquoted
 from ..cpu.cpu_options import CpuOptions, CpuPolicy, VerifiedSession
 from ..cpu.reference import read_reference
+from ..cpu.weights import read_weights
 from ..evidence import appraise_evidence
 from ..gpu.collateral import fetch_nras_keys
 from ..gpu.devices import Without
@@ -65,7 +67,11 @@ def options_of(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
             min_level=least_level(args),
             required_checks=("cpu_form",) if demands_processor(args) else (),
         ),
-        "cpu": CpuOptions(policy=cpu_policy(args), reference=read_references(args.reference)),
+        "cpu": CpuOptions(
+            policy=cpu_policy(args),
+            reference=read_references(args.reference),
+            weights=_weights_of(args.weights),
+        ),
         "expected": Expected(challenge=args.challenge, nonce=args.nonce),
         "limits": INPUT_LIMITS,
         "bundles": bundles_in(args.bundle),
@@ -129,9 +135,23 @@ def cpu_policy(args: argparse.Namespace) -> CpuPolicy:
 
 def read_references(file: str | None) -> Any:
     """@raises UsageError"""
-    if file is None:
+    return None if file is None else _read_option("reference", file, read_reference)
+
+
+def _weights_of(given: str | None) -> str | None:
+    """A file, or the verity root itself. @raises UsageError"""
+    if given is None:
         return None
+    if re.fullmatch("[0-9a-fA-F]{64}", given) is not None:
+        return given.lower()
+    root: str = _read_option("weights", given, read_weights)
+    return root
+
+
+def _read_option(name: str, file: str, read: Callable[[str], Any]) -> Any:
+    """@raises UsageError"""
+    text = read_text(file)
     try:
-        return read_reference(read_text(file))
+        return read(text)
     except TypeError as cause:
-        raise UsageError(f"--reference {file}: {cause}") from cause
+        raise UsageError(f"--{name} {file}: {cause}") from cause

@@ -150,6 +150,7 @@ def _facts(report: VerificationReport, kind: FileKind, at: datetime) -> _Facts:
         ("signed by", _signers(claims)),
         ("signed", _signed(claims, kind, report.checks)),
         ("software", _known_software(claims.cpu)),
+        *_weights(claims.cpu),
     ]
     if claims.time is not None:
         facts.append(("time", f"{claims.time}, {age_in_words(claims.time, at)} (by the gateway's clock)"))
@@ -184,6 +185,11 @@ def _known_software(cpu: CpuClaims | None) -> str:
     if cpu is None:
         return "not shown: no processor signed"
     return "not known: the measurement was compared with no list" if cpu.software is None else _software(cpu.software)
+
+
+def _weights(cpu: CpuClaims | None) -> _Facts:
+    model = None if cpu is None or cpu.software is None else cpu.software.model
+    return [] if model is None else [("weights", f"{model.name}, root {model.verity_root}")]
 
 
 def _cpu_facts(claims: CpuClaims | None) -> _Facts:
@@ -240,6 +246,7 @@ def _claims(claims: Claims, at: datetime) -> list[str]:
         out.append(f"            launch measurement {claims.cpu.measurement}")
         if claims.cpu.software is not None:
             out.append(f"            software {_software(claims.cpu.software)}")
+        out += [f"            {name} {words}" for name, words in _weights(claims.cpu)]
     return ["claims: none"] if len(out) == 1 else out
 
 

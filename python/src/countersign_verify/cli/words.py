@@ -81,6 +81,8 @@ SENTENCES: Final = {
     "tcb_not_accepted": "the processor's firmware is too old for you",
     "event_log_mismatch": "the event log does not lead to the measurement",
     "software_mismatch": "the software is not on your list",
+    "weights_missing": "no weights are proven",
+    "weights_mismatch": "the machine was started with other weights than yours",
 }
 """Each follows its code: ``INVALID: raw_hash_mismatch: the request or the answer …``."""
 
@@ -104,6 +106,7 @@ STEPS: Final = {
     "simulated_root_refused": "where you expect a simulated GPU, name its root: --allow-simulated ROOT (npm start writes run/simulated-root/root.pem)",
     "cpu_missing": "where the attestation names a session, give it with --session FILE (GET /v1/attestation/session)",
     "collateral_unavailable": "the service's operator has to add Intel's collateral (PCS_URL)",
+    "weights_missing": "weights are proven at level measured: name the software with --reference FILE",
     "tcb_not_accepted": "to accept a status of Intel's, name it: --tcb STATUS",
 }
 """What to do next, by the code of the first check that failed."""

@@ -49,6 +49,7 @@ CPU_CHECKS: tuple[str, ...] = (
     "cpu_tcb",
     "cpu_measurement",
     "cpu_software",
+    "cpu_weights",
 )
 """Of a processor's evidence, where there is some; they run after `topology` and before `policy`."""
 
@@ -128,6 +129,8 @@ FailureCode = Literal[
     "tcb_not_accepted",
     "event_log_mismatch",
     "software_mismatch",
+    "weights_missing",
+    "weights_mismatch",
 ]
 """Why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md."""
 

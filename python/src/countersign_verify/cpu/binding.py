@@ -16,7 +16,7 @@ from ..common.checks import CheckFailure, CheckList, Passed, Skipped, passed, se
 from ..common.times import milliseconds
 from ..gpu.device_evidence import input_of, parse_chain, parse_evidence
 from ..proto.attestation.attestation import Evidence
-from ..proto.attestation.launch import MAX_LAUNCH_CHARACTERS, read_launch_images
+from ..proto.attestation.launch import MAX_LAUNCH_CHARACTERS, Launch, read_launch
 from ..proto.attestation.statement import Statement, answer_message, evidence_message, read_statement, session_message
 from ..proto.bytes import EncodingError, from_base64, is_longer, is_well_formed, utf8
 from ..proto.strict_json import JsonTextError
@@ -25,6 +25,7 @@ from .cpu_member import HEX_32, bad, parse_cpu, record
 from .cpu_options import CpuClaims, CpuContext, VerifiedSession
 from .reference import NamedLaunch
 from .verify_cpu import Binding, CpuEvidence, check_cpu_evidence, read_cpu_evidence, skip_cpu_evidence
+from .weights import check_weights
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Session:
     """Digest of the GPU evidence over the statement; None in the short form."""
     signature: bytes | None
     """Over one answer; None in a session by itself."""
-    launch: str | None
-    """The launch file's text, which the statement names; None where it did not come along."""
+    launch: Launch | None
+    """The launch file that the statement names; None where it did not come along."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ def check_cpu(
     if answer.raw_hash is not None:
         grounds = ["cpu_binding", "report_form", "raw_hash", "raw_members"]
         checks.run("cpu_answer", grounds, lambda: _check_answer(session(), answer))
+    about = ["cpu_binding", "cpu_devices", *([] if answer.raw_hash is None else ["cpu_answer"])]
+    is_bound = claims is not None and all(checks.passed(name) for name in about)
+    software = claims.software if claims is not None and is_bound else None
+    checks.run("cpu_weights", ["cpu_software", *about[1:]], lambda: check_weights(context.weights, software))
     return claims
 
 
@@ -202,17 +207,16 @@ def _statement_of(text: str) -> Statement:
         raise bad(str(cause)) from cause
 
 
-def _launch_of(statement: Statement, launch: object) -> str:
+def _launch_of(statement: Statement, launch: object) -> Launch:
     """The launch file itself must be the one that the statement names, in the form that `npm run launch` writes."""
     if not isinstance(launch, str) or is_longer(launch, MAX_LAUNCH_CHARACTERS) or not is_well_formed(launch):
         raise bad(f"launch is not a text of at most {MAX_LAUNCH_CHARACTERS} characters")
     if sha256(utf8(launch)).hexdigest() != statement.launch:
         raise bad("launch is not the file that the statement names")
     try:
-        read_launch_images(launch)
+        return read_launch(launch)
     except JsonTextError as cause:
         raise bad(str(cause)) from cause
-    return launch
 
 
 def _signature_of(value: object) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
+from ..proto.attestation.launch import Weights
 from ..proto.attestation.statement import read_statement
 from ..x509 import Certificate
 from .evidence.snp_report import Product, SnpTcb
@@ -137,6 +138,11 @@ class CpuOptions:
     """
     The guests and launch files that the caller knows, as docs/attestation.md §7.13 has them: JSON text, or parsed.
     """
+    weights: str | Mapping[str, Any] | None = None
+    """
+    The weights that the launch file must have its backend load, at level `measured`: their verity root, or
+    `weights.json` as text or parsed. A processor's bare evidence shows no launch file.
+    """
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,8 @@ class CpuVerifyOptions:
     policy: CpuPolicy = CpuPolicy()
     reference: str | Mapping[str, Any] | None = None
     """As of CpuOptions; without it, which software runs is not compared."""
+    weights: str | Mapping[str, Any] | None = None
+    """As of CpuOptions."""
     stop_at_failure: bool = False
     """No check runs after one that failed."""
 
@@ -172,6 +180,8 @@ class CpuContext:
     without_revocation: bool
     reference: Mapping[str, Any] | None
     """None: which software runs is not compared."""
+    weights: str | None
+    """The expected verity root; None: any weights."""
 
 
 @dataclass(frozen=True)
@@ -182,12 +192,24 @@ class CpuSoftware:
     """SHA-256 of the launch file."""
     images: Mapping[str, str] | None
     """Its images by service; None where the launch file itself was not at hand."""
+    weights: Sequence[Weights] | None
+    """
+    The weights that it mounts into the backend's container; None where the file is of version 1, or was not at hand.
+    """
+    model: Weights | None
+    """Those of them that the backend's command loads."""
     uncompared: str | None
     """What the caller's reference value leaves out, in words."""
 
     def to_dict(self) -> dict[str, Any]:
         images = None if self.images is None else dict(self.images)
-        return {"launch": self.launch, "images": images, "uncompared": self.uncompared}
+        return {
+            "launch": self.launch,
+            "images": images,
+            "weights": None if self.weights is None else [one.to_dict() for one in self.weights],
+            "model": None if self.model is None else self.model.to_dict(),
+            "uncompared": self.uncompared,
+        }
 
 
 @dataclass(frozen=True)

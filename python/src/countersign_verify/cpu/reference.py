@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common.checks import CheckFailure, Passed, passed
-from ..proto.attestation.launch import read_launch_images
+from ..proto.attestation.launch import Launch
 from ..proto.bytes import is_longer
 from ..proto.strict_json import JsonTextError, duplicate_member, parse, whole_number
 from .cpu_options import CpuSoftware, CpuType
@@ -203,8 +203,8 @@ class NamedLaunch:
 
     sha256: str | None = None
     """In hex; None: the statement names none."""
-    text: str | None = None
-    """Its text, whose SHA-256 that is and which cpu_form has read; None where it is not at hand."""
+    file: Launch | None = None
+    """None: it is not at hand."""
 
 
 def check_launch(
@@ -228,8 +228,14 @@ def check_launch(
     is_explained = replayed is None or replayed.value.explains_rtmr3
     is_open = guest["type"] == "TDX" and "rtmr3" not in guest and not is_explained
     left = [one for one in (_uncompared(guest), RTMR3_OPEN if is_open else None) if one is not None]
-    images = None if named.text is None else read_launch_images(named.text)
-    software = CpuSoftware(launch, images, "; ".join(left) or None)
+    file = named.file
+    software = CpuSoftware(
+        launch,
+        images=None if file is None else file.images,
+        weights=None if file is None else file.weights,
+        model=None if file is None else file.model,
+        uncompared="; ".join(left) or None,
+    )
     return passed(f"{log}a launch file of the caller's is named {place}", software)
 
 

@@ -53,6 +53,7 @@ from .tdx_checks import (
     state_of,
 )
 from .tdx_collateral import VerifiedCollateral, find_collateral
+from .weights import check_weights, read_weights
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -88,6 +89,7 @@ class CpuOptionFields(TypedDict, total=False):
     expected: CpuExpected
     policy: CpuPolicy
     reference: str | Json | None
+    weights: str | Json | None
     stop_at_failure: bool
 
 
@@ -117,6 +119,9 @@ def appraise_cpu(value: object, **options: Unpack[CpuOptionFields]) -> CpuReport
     checks = CheckList(given.stop_at_failure)
     evidence = checks.run("cpu_form", [], lambda: read_cpu_evidence(value))
     claims = check_cpu_evidence(checks, evidence, context, binding)
+    if context.weights is not None:
+        software = None if claims is None else claims.software
+        checks.run("cpu_weights", ["cpu_software"], lambda: check_weights(context.weights, software))
     return CpuReport(checks.valid, checks.incomplete, checks.checks, claims)
 
 
@@ -167,6 +172,7 @@ def read_cpu_options(options: CpuVerifyOptions) -> CpuContext:
         amd_crl=None if crl is None else bytes(crl),
         without_revocation=options.without.revocation is True,
         reference=None if options.reference is None else read_reference(options.reference),
+        weights=None if options.weights is None else read_weights(options.weights),
     )
 
 

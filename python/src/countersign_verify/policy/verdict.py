@@ -131,7 +131,7 @@ def _proven(findings: Findings) -> Iterator[str]:
     if findings.bound and findings.cpu is not None:
         yield _cpu_proven(findings, findings.cpu)
     if findings.software is not None:
-        yield _software_proven(findings.software)
+        yield from _software_proven(findings.software)
     if findings.appraised:
         yield (
             f"NVIDIA's remote attestation service appraised evidence of the {_kind_of(findings.appraised)} for {what}, "
@@ -163,10 +163,18 @@ def _cpu_proven(findings: Findings, cpu: CpuClaims) -> str:
     return f"{key}, of {processor}, signed that {named}."
 
 
-def _software_proven(software: CpuSoftware) -> str:
+def _software_proven(software: CpuSoftware) -> Iterator[str]:
     names = ", ".join(f"{name} {image}" for name, image in (software.images or {}).items())
-    which = f"; the file's writer names {names}" if names else ""
-    return f"That guest's measurement and the launch file {software.launch} are on the caller's list{which}."
+    who = "the file's writer"
+    if software.weights is not None:
+        who = "its compose file, whose backend has no way out,"
+    which = f"; {who} names {names}" if names else ""
+    yield f"That guest's measurement and the launch file {software.launch} are on the caller's list{which}."
+    if software.model is not None:
+        yield (
+            f"Which weights: {software.model.name}, root {software.model.verity_root}, mounted read-only in that guest; "
+            "nothing else could be loaded by the launch's own command."
+        )
 
 
 def _named(devices: Sequence[VerifiedDevice], nvidia: bool) -> str:
@@ -183,6 +191,15 @@ def _kind_of(kinds: Sequence[Kind]) -> str:
     return "device" if "gpu" in kinds else "NVSwitch"
 
 
+def _weights_left_open(software: CpuSoftware | None) -> str:
+    if software is None or software.model is None:
+        return "Which model's weights ran."
+    return (
+        "That the engine used these weights for this answer: the bytes that were read are those of this root, and only an "
+        "audit looks at what was computed."
+    )
+
+
 def _cpu_leaves_open(findings: Findings) -> Iterator[str]:
     """What a processor's evidence does not show."""
     software = findings.software
@@ -192,10 +209,15 @@ def _cpu_leaves_open(findings: Findings) -> Iterator[str]:
             "text signed."
         )
     else:
-        yield (
-            "Where the answer comes from: the launch file's images, model and egress are its writer's words, and of the "
-            "compose file, which says the rest, it holds the hash only."
-        )
+        if software.weights is None:
+            yield (
+                "Where the answer comes from: the launch file's images, model and egress are its writer's words, and of "
+                "the compose file, which says the rest, it holds the hash only."
+            )
+        else:
+            yield (
+                "What the images do: the launch file names each by its digest, and what is in them was not looked at."
+            )
         if software.uncompared is not None:
             yield f"All that the guest was started with: {software.uncompared}."
     if not findings.list.passed("cpu_tcb"):
@@ -248,7 +270,7 @@ def _exchange_leaves_open(findings: Findings, kind: str) -> Iterator[str]:
     else:
         yield f"That this {kind} computed the answer: it signed a hash that software on its host gave it."
     if findings.bound:
-        yield "Which model's weights ran."
+        yield _weights_left_open(findings.software)
         yield from _cpu_leaves_open(findings)
     else:
         yield "Which model's weights ran, which nothing here shows, or what software asked."
