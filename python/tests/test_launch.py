@@ -65,10 +65,10 @@ MEASURED = Path(__file__).parents[2] / "test/support/measured-compose.json"
 WEIGHTS = {"name": "Qwen/Qwen3-8B@b968826d9c46dd6066d109eabc6255188de91218", "verity_root": "cd" * 32}
 
 
-def launch_of(compose: str, **change: object) -> str:
-    digest = sha256(compose.encode()).hexdigest()
+def launch_of(text: str, **change: object) -> str:
+    digest = sha256(text.encode()).hexdigest()
     members = {"version": 2, "compose_sha256": digest, "weights": [WEIGHTS], "login": False, "operator": None}
-    return json.dumps({**members, "compose": compose, **change}, separators=(",", ":"))
+    return json.dumps({**members, "compose": text, **change}, separators=(",", ":"))
 
 
 def test_a_launch_file_holds_its_compose_file() -> None:
@@ -176,7 +176,7 @@ def test_weights_are_compared_by_their_root() -> None:
     assert read_weights(own.verity_root) == own.verity_root
     assert read_weights(json.dumps(WEIGHTS)) == read_weights(WEIGHTS) == own.verity_root
     for wrong in (None, "x", {}, {"verity_root": "cd"}, '{"verity_root":"","verity_root":""}', " " * (2**26 + 1)):
-        with pytest.raises(TypeError, match="^weights: "):
+        with pytest.raises(TypeError, match=r"^weights: "):
             read_weights(wrong)
     found = CpuSoftware("ab" * 32, None, [own], own, None)
     assert check_weights(own.verity_root, found) == seen(f"{own.name}, by their root")
