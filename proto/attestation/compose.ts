@@ -98,7 +98,7 @@ const OFF = /^1$/;
 const GATEWAY_VARIABLES = {
   API_KEYS_FILE: /^\/run\/secrets\/api_keys$/,
   BACKEND_URL: /^http:\/\/backend:[0-9]{1,5}(\/[a-z0-9]{1,16})?$/,
-  SECRETS: WORD,
+  SECRETS: /^(files|sealed)$/,
   LOG_LEVEL: WORD,
   RIM_URL: URL,
   OCSP_URL: URL,
@@ -128,7 +128,6 @@ const SIDECAR_VARIABLES = {
   ATTESTER: /^(auto|nvtrust|nvattest|native|nras)$/,
   LOG_LEVEL: WORD,
   SIGNERS: WORD,
-  SELF_CHECK: WORD,
   CPU_EVIDENCE: WORD,
   TSM_ENTRY: /^\/run\/tsm\/countersign$/,
   LAUNCH_FILE: /^\/run\/countersign\/launch\.json$/,

@@ -129,7 +129,7 @@ export const REFUSED: readonly (readonly [name: string, compose: string, message
   [
     'a folder of the host',
     mount('gateway', '/srv', '/srv'),
-    'has another value in services.gateway.volumes[3] than it may have',
+    'has another value in services.gateway.volumes[2] than it may have',
   ],
   [
     'an option of a mount',

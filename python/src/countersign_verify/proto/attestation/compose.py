@@ -158,7 +158,7 @@ _OFF = "1"
 _GATEWAY_VARIABLES = {
     "API_KEYS_FILE": r"/run/secrets/api_keys",
     "BACKEND_URL": r"http://backend:[0-9]{1,5}(/[a-z0-9]{1,16})?",
-    "SECRETS": _WORD,
+    "SECRETS": r"files|sealed",
     "LOG_LEVEL": _WORD,
     "RIM_URL": _URL,
     "OCSP_URL": _URL,
@@ -185,7 +185,6 @@ _SIDECAR_VARIABLES = {
     "ATTESTER": r"auto|nvtrust|nvattest|native|nras",
     "LOG_LEVEL": _WORD,
     "SIGNERS": _WORD,
-    "SELF_CHECK": _WORD,
     "CPU_EVIDENCE": _WORD,
     "TSM_ENTRY": r"/run/tsm/countersign",
     "LAUNCH_FILE": r"/run/countersign/launch\.json",
