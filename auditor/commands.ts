@@ -1,5 +1,6 @@
 // The commands of this room, which the command line has beside those of verify/cli/.
 import type { OwnCommand } from '../verify/cli/args.ts';
 import { REPLAY } from './replay.ts';
+import { SECRETS } from './secrets.ts';
 
-export const AUDITOR: readonly OwnCommand[] = [REPLAY];
+export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS];

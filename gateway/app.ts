@@ -3,6 +3,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { Hono } from 'hono';
 import type { Logger } from 'pino';
+import { SECRETS_PATH } from '../proto/attestation/secrets.ts';
 import { FAILURE_CODES } from '../verify/service.ts';
 import { createAttestor } from './attestation/attest.ts';
 import { type Attestor, REFUSAL_CODES, type Sidecar, type Store } from './attestation/interfaces.ts';
@@ -15,7 +16,7 @@ import { createBackends } from './backend/backends.ts';
 import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
 import { createModelNames, createProbe } from './backend/probe.ts';
-import { type GatewayConfig, VERSION } from './base/config.ts';
+import { type GatewayConfig, hasKeys, VERSION } from './base/config.ts';
 import { Problem } from './base/problem.ts';
 import { createBreaker, openConnection } from './base/store-connection.ts';
 import { pathOf, VERIFY_PATH } from './base/target.ts';
@@ -45,6 +46,7 @@ import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { createCollateralRoutes, verify, verifyQuery } from './routes/verify.ts';
 import { createSealingKeys, type SealingKeys } from './sealing/sealing-keys.ts';
+import { notExpected } from './sealing/secrets.ts';
 import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/watch.ts';
@@ -147,6 +149,11 @@ function createRoutes(deps: Deps): Hono<Env> {
     attestationBundle(deps),
   );
   on(rest, 'ALL', '/v1/attestation/bundles/:sha256', admitted, only('GET'));
+  // Before it waits for secrets no more, gateway/waiting.ts serves this path.
+  on(app, 'POST', SECRETS_PATH, open, () => {
+    throw notExpected();
+  });
+  on(rest, 'ALL', SECRETS_PATH, open, only('POST'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
   on(rest, 'ALL', '/', open, only('GET'));
@@ -226,7 +233,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     log,
     tracer,
     {
-      book: config.api_keys_file === null ? null : book,
+      book: hasKeys(config) ? book : null,
       audit,
       max_answer_bytes: config.max_answer_bytes,
     },
@@ -294,7 +301,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
 }
 
 /** `sealing`: the keys for sealed requests. They are made after this sidecar, to which they are sent. */
-function openSidecar(
+export function openSidecar(
   config: GatewayConfig,
   log: Logger,
   telemetry: Telemetry,
@@ -358,6 +365,7 @@ function createShared(
 }
 
 /** Without a store, usage outlives the process in a file beside the audit log. */
-function bookOf({ audit_log, api_keys_file }: GatewayConfig, log: Logger): UsageBook {
-  return audit_log === null || api_keys_file === null ? createMemoryBook() : openFileBook(`${audit_log}.usage`, log);
+function bookOf(config: GatewayConfig, log: Logger): UsageBook {
+  const { audit_log } = config;
+  return audit_log === null || !hasKeys(config) ? createMemoryBook() : openFileBook(`${audit_log}.usage`, log);
 }

@@ -17,19 +17,28 @@ const end = (code: 0 | 1, message: string) => {
   console.log(message);
   process.exit(code);
 };
-// The certificate names the service, not the loopback interface. The address already ensures that this is our own process.
-const tls = config.tls !== null;
-const request = tls ? overTls : overHttp;
-request(
-  {
-    host: ANY.get(config.host) ?? config.host,
-    port: config.port,
-    path,
-    timeout: TIMEOUT_MS,
-    ...(tls ? { rejectUnauthorized: false } : {}),
-  },
-  (response) => end(response.statusCode === 200 ? 0 : 1, `${decodeURIComponent(path)} answers ${response.statusCode}`),
-)
-  .on('error', (error: NodeJS.ErrnoException) => end(1, `not reachable: ${error.code}`))
-  .on('timeout', () => end(1, 'no answer in time'))
-  .end();
+
+/** `onError` is called when there is no answer of this protocol. */
+function ask(tls: boolean, onError: (error: NodeJS.ErrnoException) => void): void {
+  const request = tls ? overTls : overHttp;
+  request(
+    {
+      host: ANY.get(config.host) ?? config.host,
+      port: config.port,
+      path,
+      timeout: TIMEOUT_MS,
+      // The certificate names the service, not the loopback interface. The address already ensures that this is our own process.
+      ...(tls ? { rejectUnauthorized: false } : {}),
+    },
+    (response) =>
+      end(response.statusCode === 200 ? 0 : 1, `${decodeURIComponent(path)} answers ${response.statusCode}`),
+  )
+    .on('error', onError)
+    .on('timeout', () => end(1, 'no answer in time'))
+    .end();
+}
+
+const unreachable = (error: NodeJS.ErrnoException) => end(1, `not reachable: ${error.code}`);
+// Nothing but the sender knows whether a certificate came sealed.
+if (config.secrets === 'sealed') ask(false, () => ask(true, unreachable));
+else ask(config.tls !== null, unreachable);

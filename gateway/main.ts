@@ -6,11 +6,12 @@ import { where } from '../node/log.ts';
 import { buildApp } from './app.ts';
 import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './base/config.ts';
 import { createDrain, createHttpServer } from './http/server.ts';
-import { readCredentials, watchCredentials } from './http/tls.ts';
+import { type Credentials, credentialsOf, readCredentials, watchCredentials } from './http/tls.ts';
 import { checkMemory, connectionsWithin } from './limits/memory.ts';
 import { openapiDocument } from './routes/status.ts';
 import { createLog } from './telemetry/log.ts';
 import { serveMetrics } from './telemetry/metrics-server.ts';
+import { waitForSecrets } from './waiting.ts';
 
 try {
   if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);
@@ -18,7 +19,9 @@ try {
   const log = createLog(config.log_level);
   endOnUncaught(log);
   checkMemory(config, log);
-  await serve(config, log);
+  // Without TLS there is nothing to reload, but Node would end a process that has no listener for this signal.
+  process.on('SIGHUP', () => {});
+  await serve(config.secrets === 'sealed' ? await waitForSecrets(config, log) : config, log);
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   console.error(`gateway: ${error.message}`);
@@ -42,11 +45,9 @@ const CUT_MS = 1_000;
 
 /** @throws {ConfigError} */
 async function serve(config: GatewayConfig, log: Logger): Promise<void> {
-  // Without TLS there is nothing to reload, but Node would end a process that has no listener for this signal.
-  process.on('SIGHUP', () => {});
   if (config.reuse_port && Number.parseInt(process.versions.node, 10) < 22)
     throw new ConfigError('REUSE_PORT needs Node 22 or later');
-  const credentials = config.tls === null ? null : readCredentials(config.tls);
+  const credentials = credentialsIn(config);
   // OpenTelemetry is loaded only when tracing is on.
   const { tracing, backend_url, tls } = config;
   const tracer = tracing ? (await import('./telemetry/tracing.ts')).startTracing(backend_url, log) : null;
@@ -65,7 +66,7 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   const { host, port, reuse_port: reusePort } = config;
   server.listen({ host, port, reusePort }, () => {
     const backend = backend_url === null ? undefined : new URL(backend_url).origin;
-    log.info({ address: server.address(), tls: tls !== null, backend }, 'listening');
+    log.info({ address: server.address(), tls: credentials !== null, backend }, 'listening');
     // Read now, so that the first request for it does not delay others.
     openapiDocument();
   });
@@ -93,6 +94,13 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
   // The launcher that started this process has ended.
   process.once('disconnect', () => void stop('disconnect'));
+}
+
+/** null: plain HTTP. @throws {ConfigError} */
+function credentialsIn({ tls, received }: GatewayConfig): Credentials | null {
+  const sent = received?.tls ?? null;
+  if (sent !== null) return credentialsOf(sent.cert, sent.key, ['tls.crt', 'tls.key']);
+  return tls === null ? null : readCredentials(tls);
 }
 
 /** Loads new certificates on SIGHUP, or when the files change. An invalid pair leaves the old one in use. */

@@ -131,6 +131,12 @@ export const schema = z.object({
     .describe(
       'Sealed requests (`POST /ohttp`); they need a session with the processor. `required`: `/v1` serves only these and the session',
     ),
+  SECRETS: z
+    .enum(['files', 'sealed'])
+    .default('files')
+    .describe(
+      '`sealed`: API keys, TLS key and the backend’s key come by `countersign secrets send`, once a start; until then only that is served',
+    ),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
   RIM_URL: httpUrl.optional().describe('The verify endpoint’s service for reference values, in place of NVIDIA’s'),
   OCSP_URL: httpUrl.optional().describe('The verify endpoint’s service for revocation, in place of NVIDIA’s'),
@@ -199,14 +205,32 @@ export interface TlsFiles {
   readonly tls_key_file: string;
 }
 
+/** What `countersign secrets send` brought. It is kept in memory only. */
+export interface Secrets {
+  /** The text of a keys file. */
+  readonly api_keys: string | null;
+  /** Certificate chain and key, in PEM. */
+  readonly tls: { readonly cert: string; readonly key: string } | null;
+  readonly backend_api_key: string | null;
+}
+
 /** Settings by their variables' names in lower case. Settings that belong together are one member. */
 export interface GatewayConfig
   extends Omit<Settings<z.output<typeof schema>>, 'backend_api_key_file' | keyof TlsFiles>,
     Limits {
-  /** null: plain HTTP. */
+  /** null: plain HTTP, or a certificate that comes sealed. */
   readonly tls: TlsFiles | null;
+  /** null: with SECRETS=files, and until they have come. */
+  readonly received: Secrets | null;
   readonly tracing: boolean;
 }
+
+/** Whether requests need an API key. */
+export const hasKeys = ({ api_keys_file, received }: Pick<GatewayConfig, 'api_keys_file' | 'received'>): boolean =>
+  api_keys_file !== null || (received !== null && received.api_keys !== null);
+
+/** Whether everybody who can connect is on this machine. */
+export const isLoopback = (host: string): boolean => LOOPBACK.test(host);
 
 /** The path of the keys file, for `countersign keys`. */
 export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
@@ -219,7 +243,8 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   refuseRemoved(env, REMOVED);
   const e = parseVariables(schema, env);
-  if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
+  if (e.SECRETS === 'sealed') checkSealed(e);
+  else if (e.API_KEYS_FILE === undefined && !isLoopback(e.HOST))
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
   if (e.MAX_HELD_BYTES < e.MAX_BODY_BYTES)
     throw new ConfigError(`MAX_HELD_BYTES must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
@@ -242,8 +267,21 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     metrics_host: withoutBrackets(e.METRICS_HOST),
     backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
     tls: tls_cert_file === null || tls_key_file === null ? null : { tls_cert_file, tls_key_file },
+    received: null,
     tracing: isTraced(env),
   };
+}
+
+/** Settings that say where a secret is, beside which it would be unclear which one counts. */
+const PLACES = ['API_KEYS_FILE', 'TLS_CERT_FILE', 'TLS_KEY_FILE', 'BACKEND_API_KEY', 'BACKEND_API_KEY_FILE'] as const;
+
+/** @throws {ConfigError} */
+function checkSealed(e: z.output<typeof schema>): void {
+  const place = PLACES.find((name) => e[name] !== undefined);
+  if (place !== undefined) throw new ConfigError(`${place} and SECRETS=sealed are both set: set one of them`);
+  if (e.SEALED === 'off') throw new ConfigError('SECRETS=sealed needs sealed requests, and SEALED is off');
+  if (e.REUSE_PORT)
+    throw new ConfigError('SECRETS=sealed needs a port of its own: what is sent must reach one gateway');
 }
 
 /** Checks that either BACKEND_URL or BACKENDS_FILE is set, the latter without a key. @throws {ConfigError} */

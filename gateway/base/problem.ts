@@ -36,7 +36,10 @@ export type ProblemCode =
   | 'sealed_stale'
   | 'sealed_replayed'
   | 'sealed_key_unknown'
-  | 'sealed_required';
+  | 'sealed_required'
+  | 'waiting_for_secrets'
+  | 'secrets_refused'
+  | 'secrets_not_expected';
 
 interface ProblemOptions extends ErrorOptions {
   readonly param?: string | null | undefined;
@@ -81,6 +84,9 @@ export const STATUS: Record<ProblemCode, number> = {
   sealed_replayed: 409,
   sealed_key_unknown: 422,
   sealed_required: 421,
+  waiting_for_secrets: 503,
+  secrets_refused: 403,
+  secrets_not_expected: 409,
 };
 
 /** An error for the client, thrown anywhere in the gateway. The middleware, or the running stream, turns it into bytes. */

@@ -5,7 +5,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
 import { where } from '../../node/log.ts';
 import { MANY_BYTES } from '../base/bytes.ts';
-import type { GatewayConfig } from '../base/config.ts';
+import { type GatewayConfig, hasKeys } from '../base/config.ts';
 import { asProblem, Problem } from '../base/problem.ts';
 import { createOwnHosts, hostOf } from '../base/target.ts';
 import type { Keys } from '../keys/keys.ts';
@@ -36,7 +36,11 @@ const PREFLIGHT = {
  * Hono's middleware costs as much as the rest of the routing. Headers are set on Node's response, so that responses that bypass Hono carry
  * them too.
  */
-export function createExchangeMiddleware({ config, telemetry, log }: AdmissionDeps) {
+export function createExchangeMiddleware({
+  config,
+  telemetry,
+  log,
+}: Pick<AdmissionDeps, 'config' | 'telemetry' | 'log'>) {
   return (route: string, middleware: readonly Middleware[], handler: Handler) =>
     async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
@@ -111,7 +115,7 @@ export function preflight(c: Context): Response {
 // counts a request once it has arrived.
 
 /** Finds the caller by the API key. */
-export function authenticated({ keys }: AdmissionDeps): Middleware {
+export function authenticated({ keys }: Pick<AdmissionDeps, 'keys'>): Middleware {
   return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers);
     c.env.caller = caller;
@@ -166,7 +170,7 @@ export function limitedVerification({ config, rates }: AdmissionDeps): Middlewar
 const MAX_KEYLESS_PER_SECOND = 200;
 
 /** Limits requests whose API key is not known yet, or needs none, by the client's address. They are counted in this process. */
-export function limitedByAddress({ config }: AdmissionDeps, subject: string): Middleware {
+export function limitedByAddress({ config }: Pick<AdmissionDeps, 'config'>, subject: string): Middleware {
   const rates = createRates(inMemory);
   return async (c) => {
     const { incoming, outgoing } = c.env;
@@ -203,8 +207,9 @@ const EXPOSED =
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
 /** By default every origin is allowed where API keys are required, and only this machine's origins where none are. */
-function allows({ cors_origins, api_keys_file }: GatewayConfig, origin: string, host: string | undefined): boolean {
-  const keys = api_keys_file !== null;
+function allows(config: GatewayConfig, origin: string, host: string | undefined): boolean {
+  const { cors_origins } = config;
+  const keys = hasKeys(config);
   if (cors_origins === null) return keys || LOOPBACK_ORIGIN.test(origin);
   // The gateway's own page is allowed too, but only with API keys: without them the host header proves nothing.
   return cors_origins.includes('*') || cors_origins.includes(origin) || (keys && hostOf(origin) === host);
@@ -222,8 +227,8 @@ function isHidden(c: Context): boolean {
 
 /** CORS (Fetch §3.3). Rejects a page that is not allowed with 403 `origin_not_allowed`, before anything else is done. */
 export function origins({ config }: AdmissionDeps): Middleware {
-  const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
-  const anyPage = config.api_keys_file !== null || config.cors_origins?.includes('*') === true;
+  const ownHost = hasKeys(config) ? () => true : createOwnHosts(config.cors_origins);
+  const anyPage = hasKeys(config) || config.cors_origins?.includes('*') === true;
   return (c) => {
     const { incoming, outgoing } = c.env;
     const { origin, host } = incoming.headers;

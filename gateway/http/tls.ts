@@ -25,13 +25,22 @@ const WATCH_MS = 5_000;
 export function readCredentials(files: TlsFiles): Credentials {
   const cert = read('TLS_CERT_FILE', files.tls_cert_file);
   const key = read('TLS_KEY_FILE', files.tls_key_file);
+  return credentialsOf(cert, key, ['TLS_CERT_FILE', 'TLS_KEY_FILE']);
+}
+
+/** @param names of the two, for the error. @throws {ConfigError} the two do not belong together. */
+export function credentialsOf(
+  cert: string | Buffer,
+  key: string | Buffer,
+  [certName, keyName]: readonly [string, string],
+): Credentials {
   let matches: boolean;
   try {
     matches = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
   } catch (cause) {
-    throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its PEM key', { cause });
+    throw new ConfigError(`${certName} and ${keyName} must be a PEM certificate and its PEM key`, { cause });
   }
-  if (!matches) throw new ConfigError('TLS_KEY_FILE is not the key of the certificate in TLS_CERT_FILE');
+  if (!matches) throw new ConfigError(`${keyName} is not the key of the certificate in ${certName}`);
   return { cert, key, minVersion: 'TLSv1.2', ciphers: CIPHERS.join(':'), honorCipherOrder: true };
 }
 

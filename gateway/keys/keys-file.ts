@@ -204,12 +204,21 @@ function numbered<T>(number: number, read: () => T): T {
 
 // Loads the keys file and follows it: a changed file takes effect within two seconds, and an invalid one changes nothing.
 
-/** `api_keys_file` null: no key is required. @throws {ConfigError} when the file cannot be used. */
+/** Keys that came sealed: no file holds them, and they never change. @throws {KeysFileError} */
+export function sealedKeys(text: string, max_body_bytes: number): Keys {
+  const { keys, defaults } = parseKeys(text, max_body_bytes);
+  if (keys.length === 0) throw new KeysFileError('holds no key');
+  const table = tableOf(keys, defaults ?? undefined);
+  return { authenticate: (headers) => callerOf(table, headers), file: null, use() {}, close() {} };
+}
+
+/** Without a file and without keys that came sealed, no key is required. @throws {ConfigError} when the file cannot be used. */
 export function loadKeys(
-  { api_keys_file, max_body_bytes }: Pick<GatewayConfig, 'api_keys_file' | 'max_body_bytes'>,
+  { api_keys_file, received, max_body_bytes }: Pick<GatewayConfig, 'api_keys_file' | 'received' | 'max_body_bytes'>,
   log: Logger,
   poll_ms?: number,
 ): Keys {
+  if (received !== null && received.api_keys !== null) return sealedKeys(received.api_keys, max_body_bytes);
   if (api_keys_file === null) return OPEN;
   const path = resolve(api_keys_file);
   let table: ReturnType<typeof tableOf> | null = null;

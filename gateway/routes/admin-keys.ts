@@ -49,11 +49,20 @@ export const adminOnly: Middleware = (c) => {
     );
 };
 
+/** @throws {Problem} not_found */
+function fileOf({ file }: Keys): string {
+  if (file !== null) return file;
+  throw new Problem(
+    'not_found',
+    'The keys came sealed (SECRETS=sealed): no file holds them. The next start takes others.',
+  );
+}
+
 export function keyRoutes({ config, keys, log }: KeysDeps) {
   /** Reads the file, writes what `change` returns, and uses it at once. */
   function edit<T>(c: Context, action: string, name: string, change: (text: string) => { text: string; result: T }): T {
     try {
-      const file = keys.file as string;
+      const file = fileOf(keys);
       const before = readText(file) ?? '';
       const { text, result } = change(before);
       const parsed = parsedAgain(text, config.max_body_bytes);
@@ -71,7 +80,7 @@ export function keyRoutes({ config, keys, log }: KeysDeps) {
   return {
     list(c: Context): Response {
       try {
-        const parsed = parseKeys(readText(keys.file as string) ?? '');
+        const parsed = parseKeys(readText(fileOf(keys)) ?? '');
         return c.json({
           keys: parsed.keys.map(shown),
           every_key: parsed.defaults === null ? null : countsOf(parsed.defaults),

@@ -6,7 +6,7 @@ import type { Plugin } from 'esbuild';
 import type { Sidecar } from '../attestation/interfaces.ts';
 import type { Canary } from '../backend/backend.ts';
 import type { BackendProbe } from '../backend/probe.ts';
-import type { GatewayConfig } from '../base/config.ts';
+import { type GatewayConfig, hasKeys } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';
 import { documentSecurity, type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
@@ -74,7 +74,7 @@ export function service({ sidecar, config, version, canary, sealing }: ServiceDe
     const { state, hello, unavailable } = sidecar;
     return c.json({
       version,
-      key_required: config.api_keys_file !== null,
+      key_required: hasKeys(config),
       sealing: {
         mode: config.sealed,
         available: (sealing?.published(sidecar.session?.statement ?? null) ?? null) !== null,

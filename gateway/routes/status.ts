@@ -4,7 +4,7 @@ import { parse } from 'yaml';
 import type { Sidecar, Store } from '../attestation/interfaces.ts';
 import type { Canary } from '../backend/backend.ts';
 import type { BackendProbe } from '../backend/probe.ts';
-import type { GatewayConfig } from '../base/config.ts';
+import { type GatewayConfig, hasKeys } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';
 import { type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
@@ -35,7 +35,7 @@ export function health(deps: StatusDeps, probe: BackendProbe) {
   return async (c: Context): Promise<Response> => {
     const required = requiredIn(c);
     const backend = { ...(await probe()), canary: canary.result };
-    const { state, hello, unavailable, refused } = sidecar;
+    const { state, unavailable } = sidecar;
     const attests = state === 'connected' && unavailable === null;
     const sensible = backend.canary.state !== 'pending' && canary.usable;
     const ready = { tee: attests && (canary.usable || config.canary_stops === 'none'), canary: sensible };
@@ -50,22 +50,26 @@ export function health(deps: StatusDeps, probe: BackendProbe) {
       status,
       ready,
       backend,
-      sidecar: {
-        status: state,
-        attester: hello?.attester ?? null,
-        attester_reason: hello?.attester_reason ?? null,
-        devices: hello?.devices ?? [],
-        simulated: hello === null ? null : hello.simulated !== null,
-        cpu: hello?.cpu?.type ?? null,
-        trouble: unavailable,
-        refused: refused === null ? null : { code: refused.code, message: refused.message },
-      },
+      sidecar: sidecarHealth(sidecar),
       store: reachable === null ? null : { status: reachable ? 'connected' : 'away' },
       audit: auditHealth(deps.audit),
       version,
     };
     const serves = status !== 'down' && status !== 'draining' && required.every((name) => ready[name]);
     return c.json(body, serves ? 200 : 503);
+  };
+}
+
+export function sidecarHealth({ state, hello, unavailable, refused }: Sidecar) {
+  return {
+    status: state,
+    attester: hello?.attester ?? null,
+    attester_reason: hello?.attester_reason ?? null,
+    devices: hello?.devices ?? [],
+    simulated: hello === null ? null : hello.simulated !== null,
+    cpu: hello?.cpu?.type ?? null,
+    trouble: unavailable,
+    refused: refused === null ? null : { code: refused.code, message: refused.message },
   };
 }
 
@@ -98,7 +102,7 @@ export function metrics({ config, telemetry }: Pick<StatusDeps, 'config' | 'tele
         'not_found',
         'With REUSE_PORT each gateway serves its metrics on a port of its own: set METRICS_PORT.',
       );
-    if (config.api_keys_file !== null)
+    if (hasKeys(config))
       throw new Problem('not_found', 'With API keys, metrics are served on a port of their own: set METRICS_PORT.');
     const { body, headers } = await expositionOf(telemetry.registry, c.req.path, c.req.header('accept-encoding'));
     return c.body(body, 200, headers);

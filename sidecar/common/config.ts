@@ -66,13 +66,6 @@ export const schema = z.object({
     .describe(
       '`any`: one free GPU signs each nonce, not all; only with `native` or `nras`. The driver serves one at a time',
     ),
-  SELF_CHECK: z
-    .enum(['0', '1'])
-    .default('1')
-    .transform((value) => value === '1')
-    .describe(
-      '`0`: what a GPU signed goes to the gateway unchecked, which checks it in any case; for a socket that only trusted processes reach',
-    ),
   CPU_EVIDENCE: z
     .enum(CPU_EVIDENCE)
     .default('off')
@@ -148,6 +141,7 @@ export const REMOVED: ReadonlyMap<string, string> = new Map([
   ['NVML_LIBRARY', `the driver’s ${PROGRAMS.nvml_library} is loaded; LD_LIBRARY_PATH says from where`],
   ['NSCQ_LIBRARY', `the driver’s ${PROGRAMS.nscq_library} is loaded; LD_LIBRARY_PATH says from where`],
   ['UV_THREADPOOL_SIZE', `Node has its 4 threads, and ${LIMITS.nvml_parallel_calls} driver calls run at once`],
+  ['SELF_CHECK', 'the sidecar checks all that its GPU signs, and so does the gateway'],
   ['NVATTEST', `the program ${PROGRAMS.nvattest} is found on PATH`],
   ['GATEWAY_URL', 'it is the option --gateway of the doctor'],
   ['SIMULATED_ROOT_DIR', simulated('--root-dir')],

@@ -9,7 +9,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   node: ['proto'],
   verify: ['proto', 'sealed'],
   sealed: [],
-  auditor: ['verify'],
+  auditor: ['proto', 'verify'],
   // Never the simulators: the images for production do not hold them.
   sidecar: ['proto', 'node', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],
   gateway: ['proto', 'node', 'sealed', 'verify/index.ts', 'verify/service.ts', 'verify/cpu.ts'],

@@ -63,14 +63,14 @@ export async function startGatewayProcess(
     started.child.kill('SIGKILL');
     throw error;
   });
-  const [line] = listening();
-  if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
-  const url = urlOf(line);
+  if (listening().length === 0) throw new Error(`the gateway ended: ${started.output()}`);
+  // A gateway that waited for secrets listens twice, at last perhaps with TLS.
+  const url = () => urlOf(listening().at(-1) as Record<string, unknown>);
   const stop = async (signal: NodeJS.Signals = 'SIGKILL'): Promise<void> => {
     const { child, kill } = started;
     const running = () => child.exitCode === null && child.signalCode === null;
     const told = () => lines().some(({ msg }) => msg === 'draining');
-    const serves = () => healthOn(url).catch(() => null);
+    const serves = () => healthOn(url()).catch(() => null);
     let served = !running() || told();
     try {
       if (!served) await eventually(async () => (await serves()) !== null || told() || !running(), SERVES_MS);
@@ -82,7 +82,14 @@ export async function startGatewayProcess(
     if (uncaught !== undefined) throw new Error(`an uncaught error in the gateway: ${JSON.stringify(uncaught)}`);
     if (!served) throw new Error(`the gateway ended although nobody told it to: ${started.output()}`);
   };
-  return { ...started, url, lines, stop };
+  return {
+    ...started,
+    get url() {
+      return url();
+    },
+    lines,
+    stop,
+  };
 }
 
 /** Of a line that says that a process listens. */

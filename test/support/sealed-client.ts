@@ -83,16 +83,16 @@ export interface Outer {
 export const FROM_ANYWHERE = { CLIENT_ADDRESS_HEADER: 'x-forwarded-for' };
 let sent = 0;
 
-/** Sends bytes to /ohttp. `whole` false: the request stays open behind them. */
+/** Sends bytes to /ohttp, or to another `path`. `whole` false: the request stays open behind them. */
 export function post(
   url: string,
   chunks: readonly Uint8Array[],
   headers: Record<string, string> = {},
-  { agent, whole = true }: { agent?: Agent; whole?: boolean } = {},
+  { agent, whole = true, path = '/ohttp' }: { agent?: Agent; whole?: boolean; path?: string } = {},
 ): Promise<Outer> {
   return new Promise((resolve, reject) => {
     const request = httpRequest(
-      `${url}/ohttp`,
+      `${url}${path}`,
       {
         method: 'POST',
         headers: {

@@ -40,7 +40,7 @@ afterEach(() => {
 const hashed = (name: string, key: string, settings = '') =>
   `${name}:sha256:${createHash('sha256').update(key).digest('hex')} ${settings}\n`;
 const load = (log = SILENT) => {
-  keys = loadKeys({ api_keys_file: file, max_body_bytes: 1024 }, log, 20);
+  keys = loadKeys({ api_keys_file: file, received: null, max_body_bytes: 1024 }, log, 20);
   return keys;
 };
 const withKey = (key: string) => {
@@ -301,7 +301,7 @@ describe('countersign keys', () => {
     chmodSync(file, 0o400);
     const mounted = join(folder.path, 'mounted');
     linkSync(file, mounted); // another way to the same file: a rename would leave it the old one
-    keys = loadKeys({ api_keys_file: mounted, max_body_bytes: 1024 }, SILENT, 20);
+    keys = loadKeys({ api_keys_file: mounted, received: null, max_body_bytes: 1024 }, SILENT, 20);
     expect((await command('remove', 'alice')).code).toBe(0);
     await eventually(() => withKey('sk-a') === 'invalid_api_key');
     const added = await command('add', 'carol');
