@@ -157,6 +157,7 @@ const PRODUCED: readonly (readonly [operation: string, code: string, produce: Pr
   ['GET /v1/attestation/session', 'invalid_request', () => get(`${open}/v1/attestation/session?challenge=x`)],
   ['GET /v1/attestation/session', 'not_found', () => get(`${open}/v1/attestation/session`)],
   ['GET /.well-known/ohttp-keys', 'not_found', () => get(`${open}/.well-known/ohttp-keys`)],
+  ['POST /v1/attestation/secrets', 'secrets_not_expected', () => post(`${open}/v1/attestation/secrets`, '{}')],
   ['POST /ohttp', 'sealed_malformed', () => post(`${open}/ohttp`, 'x')],
   [
     'POST /ohttp',
@@ -200,6 +201,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   sealed_stale: 'sealing/sealed',
   sealed_replayed: 'sealing/sealed',
   sealed_key_unknown: 'sealing/sealed',
+  waiting_for_secrets: 'sealing/secrets',
+  secrets_refused: 'sealing/secrets',
   stream_not_foldable: 'exchange/stream-wrong',
   answer_too_large: 'exchange/stream-wrong',
 };
