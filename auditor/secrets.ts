@@ -17,9 +17,15 @@ import { collateralFor } from '../verify/cli/collateral-folder.ts';
 import { readText, UsageError } from '../verify/cli/input.ts';
 import { optionsOf } from '../verify/cli/options.ts';
 import { plain } from '../verify/cli/report.ts';
-import { GPU, PROCESSOR } from '../verify/cli/table.ts';
+import { COMMANDS } from '../verify/cli/table.ts';
 import type { SealedFetchError, SealedSession } from '../verify/clients/sealed.ts';
 import { LEVELS, VerificationError } from '../verify/index.ts';
+
+/** Of `countersign session`, those that say nothing of a file, an answer or the report. */
+const NOT_HERE = ['at', 'challenge', 'device', 'require-level', 'verbose', 'json', 'quiet'];
+const HOW_VERIFIED = COMMANDS.flatMap(({ name, options }) => (name === 'session' ? options : [])).filter(
+  ({ name }) => !NOT_HERE.includes(name),
+);
 
 export const SECRETS: OwnCommand = {
   name: 'secrets',
@@ -37,8 +43,7 @@ export const SECRETS: OwnCommand = {
       text: 'the least level of the guest; measured without it. Less is for tests: anybody who runs that machine may have the secrets',
       among: LEVELS,
     },
-    ...GPU.filter(({ name }) => name !== 'at'),
-    ...PROCESSOR,
+    ...HOW_VERIFIED,
   ],
   examples: [
     'countersign secrets send http://guest.example:8080 --reference reference.json --operator-key operator.pem api-keys=keys tls.key=key.pem tls.crt=cert.pem',

@@ -46,7 +46,7 @@ import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { createCollateralRoutes, verify, verifyQuery } from './routes/verify.ts';
 import { createSealingKeys, type SealingKeys } from './sealing/sealing-keys.ts';
-import { notExpected } from './sealing/secrets.ts';
+import { refuseSecrets } from './sealing/secrets.ts';
 import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/watch.ts';
@@ -149,10 +149,7 @@ function createRoutes(deps: Deps): Hono<Env> {
     attestationBundle(deps),
   );
   on(rest, 'ALL', '/v1/attestation/bundles/:sha256', admitted, only('GET'));
-  // Before it waits for secrets no more, gateway/waiting.ts serves this path.
-  on(app, 'POST', SECRETS_PATH, open, () => {
-    throw notExpected();
-  });
+  on(app, 'POST', SECRETS_PATH, open, refuseSecrets);
   on(rest, 'ALL', SECRETS_PATH, open, only('POST'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 

@@ -15,7 +15,7 @@ export function takeSecrets(sidecar: Sidecar, receiver: SecretsReceiver, onTaken
     const body = bodyText(await readBody(c.env.incoming, MAX_SECRETS_BYTES));
     const { session } = sidecar;
     if (session === null) throw unavailable('The processor has not signed yet.');
-    const secrets = receiver.take(body, session);
+    const secrets = await receiver.take(body, session);
     c.env.outgoing.once('close', () => onTaken(secrets));
     return c.json({ status: 'taken' });
   };

@@ -18,17 +18,18 @@ interface OwnSession {
 
 export interface SecretsReceiver {
   /** Returns what the body brings. Nothing is kept of a body that is refused. @throws {Problem} */
-  take(body: string, session: OwnSession): Secrets;
+  take(body: string, session: OwnSession): Promise<Secrets>;
 }
 
 /** @param opens whether this gateway has the key for sealed requests that a statement names. */
 export function createSecretsReceiver(config: GatewayConfig, opens: (statement: string) => boolean): SecretsReceiver {
   let isTaken = false;
   return {
-    take(body, session) {
-      if (isTaken) throw notExpected();
+    async take(body, session) {
       const { statement, operator, signature, secrets } = bodyOf(body);
-      const key = keyOf(operator, operatorOf(session));
+      const key = keyOf(operator, await operatorOf(session));
+      // From here on nothing waits, so that of two at once one is taken.
+      if (isTaken) throw notExpected();
       const message = secretsMessage(sha256(statement), digestsOf(secrets));
       if (!verify(null, message, key, Buffer.from(signature, 'base64')))
         throw refused('The signature is not one of the operator’s key over these secrets.');
@@ -44,11 +45,16 @@ export function createSecretsReceiver(config: GatewayConfig, opens: (statement: 
   };
 }
 
-export const notExpected = () =>
+const notExpected = () =>
   new Problem(
     'secrets_not_expected',
     'This gateway waits for no secrets: it takes them once a start (SECRETS=sealed).',
   );
+
+/** The route where no secrets are waited for. @throws {Problem} secrets_not_expected */
+export const refuseSecrets = (): never => {
+  throw notExpected();
+};
 
 const refused = (message: string) => new Problem('secrets_refused', message);
 const invalid = (message: string, param: string) => new Problem('invalid_request', message, { param });
@@ -78,11 +84,11 @@ function bodyOf(text: string): SecretsBody {
 }
 
 /** The SHA-256 of the operator's key that the launch file of this guest names. @throws {Problem} secrets_refused */
-function operatorOf({ statement, cpu }: OwnSession): string {
+async function operatorOf({ statement, cpu }: OwnSession): Promise<string> {
   const { launch = null } = JSON.parse(cpu) as { launch?: string | null };
   if (launch === null || hash('sha256', launch) !== readStatement(statement).launch)
     throw refused('This guest has no launch file, so nothing says whose secrets it takes.');
-  const { operator } = readLaunch(launch);
+  const { operator } = await readLaunch(launch);
   if (operator === null)
     throw refused('The launch file of this guest names no operator (--operator), so anybody could send secrets.');
   return operator;

@@ -15,7 +15,7 @@ import { writeCertificate } from '../support/certificate.ts';
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
 import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
 import { startCommand, startProcess } from '../support/process.ts';
-import { newOperator, sealBody, startGuest, statementOf } from '../support/secrets.ts';
+import { launchWith, newOperator, sealBody, startGuest, statementOf } from '../support/secrets.ts';
 
 const KEY = newCanary('apikey');
 const BACKEND_KEY = newCanary('backendkey');
@@ -40,7 +40,7 @@ beforeAll(async () => {
   room = temporaryFolder();
   backend = await startBackend();
   const { stdout } = spawnSync('sh', ['-c', MAKE_KEY], { cwd: desk.path, encoding: 'utf8' });
-  guest = await startGuest(room, stdout.trim());
+  guest = await startGuest(room, launchWith(stdout.trim()));
   file('root.pem', guest.root);
   file('keys', `${KEY.text}\n`);
   file('backend', `${BACKEND_KEY.text}\n`);
@@ -236,6 +236,17 @@ async function proxyTo(port: number, before: (method: string) => Promise<void>) 
     },
   };
 }
+
+describe('a gateway that waits', { timeout: 40_000 }, () => {
+  it('goes on at SIGHUP, which has nothing to read again, and ends at SIGTERM', async () => {
+    gateway.child.kill('SIGHUP');
+    const health = async () => (await fetch(`${gateway.url}/health`)).json();
+    expect(await health()).toMatchObject({ status: 'waiting' });
+    expect((await gateway.kill('SIGTERM')).code).toBe(0);
+    gateway = await start();
+    expect(await health()).toMatchObject({ status: 'waiting' });
+  });
+});
 
 describe('a post of 100 MB', { timeout: 40_000 }, () => {
   it('is refused, takes no memory, and the right one is taken after it', async () => {

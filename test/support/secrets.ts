@@ -4,7 +4,7 @@ import { createSimulatedCpu } from '../../demo/twin/cpu.ts';
 import { SECRETS_PATH, type SecretsBody, secretsMessage } from '../../proto/attestation/secrets.ts';
 import { chooseKey } from '../../sealed/index.ts';
 import { eventually, type Folder, type RunningSidecar, startSidecar } from './harness.ts';
-import { launchOf } from './launch-file.ts';
+import { LAUNCH } from './launch-file.ts';
 import { messageOf, open, post, sealMessage, textOf } from './sealed-client.ts';
 
 export interface Operator {
@@ -91,11 +91,13 @@ export async function sendSecrets(
   return postSealed(url, await sealBody(statement, bodyOf(statement, operator, secrets)));
 }
 
-/** A sidecar in this process whose guest was started with a launch file that names the operator. `root`: PEM of its test roots. */
+/** A launch file that names an operator by the SHA-256 of its key. */
+export const launchWith = (operator: string): string => LAUNCH.replace('"operator":null', `"operator":"${operator}"`);
+
+/** A sidecar in this process whose guest was started with this launch file, or with none. `root`: PEM of its test roots. */
 export async function startGuest(
   folder: Folder,
-  operator: string | null,
-  launch: string | null = launchOf(operator),
+  launch: string | null,
 ): Promise<RunningSidecar & { readonly root: string }> {
   const digest = launch === null ? null : sha256(launch);
   const collector = await createSimulatedCpu({ type: 'SEV_SNP', rootDir: folder.path, launch: digest });

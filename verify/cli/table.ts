@@ -98,7 +98,7 @@ const DEVICE: Option = {
 };
 const CHALLENGE: Option = { name: 'challenge', value: 'HEX', text: '64 digits that the session must hold' };
 const NONCE: Option = { name: 'nonce', value: 'HEX', text: '64 digits: the nonce that every device must have signed' };
-export const PROCESSOR: readonly Option[] = [
+const PROCESSOR: readonly Option[] = [
   {
     name: 'product',
     value: 'NAME',

@@ -11,10 +11,11 @@ import { MAX_SECRETS_BYTES, SECRETS_PATH } from '../../../proto/attestation/secr
 import { writeCertificate } from '../../support/certificate.ts';
 import { ask, CHAT } from '../../support/client.ts';
 import { type Folder, type RunningSidecar, SILENT, startGateway, temporaryFolder } from '../../support/harness.ts';
-import { launchOf } from '../../support/launch-file.ts';
+import { LAUNCH } from '../../support/launch-file.ts';
 import { post, textOf } from '../../support/sealed-client.ts';
 import {
   bodyOf,
+  launchWith,
   newOperator,
   postSealed,
   sealBody,
@@ -63,7 +64,7 @@ let folder: Folder;
 let guest: Awaited<ReturnType<typeof startGuest>>;
 beforeAll(async () => {
   folder = temporaryFolder();
-  guest = await startGuest(folder, operator.sha256);
+  guest = await startGuest(folder, launchWith(operator.sha256));
 });
 afterAll(async () => {
   await guest.close();
@@ -159,7 +160,7 @@ const WRONG: readonly (readonly [what: string, status: number, code: string, wro
     'sealed_key_unknown',
     async (url) => {
       const other = temporaryFolder();
-      const elsewhere = await startGuest(other, operator.sha256);
+      const elsewhere = await startGuest(other, launchWith(operator.sha256));
       const there = await startWaiting(elsewhere);
       try {
         const statement = await statementOf(there.url);
@@ -302,11 +303,11 @@ describe('secrets', () => {
   });
 
   it.each([
-    ['whose launch file names no operator', launchOf(null), /names no operator/],
+    ['whose launch file names no operator', LAUNCH, /names no operator/],
     ['without a launch file', null, /has no launch file/],
   ])('are taken by no guest %s', async (_, launch, why) => {
     const own = temporaryFolder();
-    const nobodys = await startGuest(own, null, launch);
+    const nobodys = await startGuest(own, launch);
     const waiting = await startWaiting(nobodys);
     try {
       const got = await sendSecrets(waiting.url, operator, GOOD);
