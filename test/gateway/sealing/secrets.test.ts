@@ -11,7 +11,7 @@ import { MAX_SECRETS_BYTES, SECRETS_PATH } from '../../../proto/attestation/secr
 import { writeCertificate } from '../../support/certificate.ts';
 import { ask, CHAT } from '../../support/client.ts';
 import { type Folder, type RunningSidecar, SILENT, startGateway, temporaryFolder } from '../../support/harness.ts';
-import { LAUNCH } from '../../support/launch-file.ts';
+import { COMPOSE, LAUNCH } from '../../support/launch-file.ts';
 import { post, textOf } from '../../support/sealed-client.ts';
 import {
   bodyOf,
@@ -373,6 +373,13 @@ describe('a gateway that waits for no secrets', () => {
     expect(() => loadConfig({ ...env, ...more })).toThrow(why);
     expect(loadConfig({ ...env, HOST: '0.0.0.0' }).secrets).toBe('sealed');
   });
+});
+
+it('compose.measured.yaml has the gateway wait, and leaves it no file of a secret', () => {
+  const { environment, secrets } = JSON.parse(COMPOSE).services.gateway;
+  const set = Object.entries<string | null>(environment).filter(([, value]) => value !== null);
+  const config = loadConfig({ HOST: '0.0.0.0', ...Object.fromEntries(set) });
+  expect([config.secrets, config.api_keys_file, config.tls, secrets]).toEqual(['sealed', null, null, undefined]);
 });
 
 describe('keys that came sealed', () => {
