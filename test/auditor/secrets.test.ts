@@ -1,19 +1,20 @@
 // `countersign secrets send` before a gateway with SECRETS=sealed, as processes: who gets the secrets, and where they lie.
 
 import { spawnSync } from 'node:child_process';
-import { hash } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, request as httpRequest, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { MAX_SECRETS_BYTES, SECRETS_PATH } from '../../proto/attestation/secrets.ts';
+import { appraiseSession } from '../../verify/cpu.ts';
 import { found, newCanary } from '../secrecy/canary.ts';
 import { filePlaces, processPlaces } from '../secrecy/places.ts';
 import { type Backend, chatAnswer, startBackend } from '../support/backend.ts';
 import { writeCertificate } from '../support/certificate.ts';
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
 import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
+import { WEIGHTS } from '../support/launch-file.ts';
 import { startCommand, startProcess } from '../support/process.ts';
 import { launchWith, newOperator, sealBody, startGuest, statementOf } from '../support/secrets.ts';
 
@@ -144,23 +145,27 @@ describe('countersign secrets send', { timeout: 60_000 }, () => {
   });
 
   it('sends nothing to a guest that is not on the list', async () => {
-    const reference = file(
-      'reference.json',
-      JSON.stringify({
-        version: 1,
-        cpu: [{ type: 'SEV_SNP', measurement: ['ab'.repeat(48)], launch_in: 'host_data' }],
-        launch: [hash('sha256', 'another launch')],
-      }),
-    );
+    const listOf = (name: string, measurement: string, launch: string) => {
+      const cpu = [{ type: 'SEV_SNP', measurement: [measurement], launch_in: 'host_data' }];
+      return file(name, JSON.stringify({ version: 1, cpu, launch: [launch] }));
+    };
+    await statementOf(gateway.url);
+    const session = await (await fetch(`${gateway.url}/v1/attestation/session`)).text();
+    const { claims } = await appraiseSession(session, { simulatedRoot: guest.root });
+    const launch = JSON.parse(JSON.parse(session).statement).launch;
+    const reference = listOf('other.json', 'ab'.repeat(48), launch);
     const refused = await sendTo(gateway.url, '--reference', reference);
     expect(refused).toEqual({ code: 1, output: expect.stringContaining('countersign: measurement_mismatch: ') });
     const level = await send('send', gateway.url, ...COMMON(), '--offline', '--reference', reference, ...SECRETS());
     expect(level.code).toBe(1);
     const few = await sendTo(gateway.url, '--min-level', 'gpu');
     expect(few).toEqual({ code: 1, output: expect.stringContaining('countersign: level_too_low: ') });
+    const listed = ['--reference', listOf('listed.json', claims.cpu?.measurement ?? '', launch)];
+    const weights = await sendTo(gateway.url, ...listed, '--weights', 'ab'.repeat(32));
+    expect(weights).toEqual({ code: 1, output: expect.stringContaining('countersign: weights_mismatch: ') });
     const posts = gateway.lines().filter(({ method, route }) => method === 'POST' && route === SECRETS_PATH);
     expect(posts).toEqual([]);
-    expect(await sendTo(gateway.url)).toMatchObject({ code: 0 });
+    expect(await sendTo(gateway.url, ...listed, '--weights', WEIGHTS.verity_root)).toMatchObject({ code: 0 });
   });
 
   it('is refused by another operator’s guest, and the right operator still gets in', async () => {
