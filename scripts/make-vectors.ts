@@ -10,6 +10,7 @@ import { COLLATERAL_CASES } from './vectors/cases-collateral.ts';
 import { DEVICE_CASES } from './vectors/cases-device.ts';
 import { ENDPOINT_CASES } from './vectors/cases-endpoints.ts';
 import { EXCHANGE_CASES } from './vectors/cases-exchange.ts';
+import { LAUNCH_CASES } from './vectors/cases-launch.ts';
 import { STREAM_CASES } from './vectors/cases-streams.ts';
 import { TOKEN_CASES } from './vectors/cases-token.ts';
 import { type Case, json, type Kit, makeKit } from './vectors/kit.ts';
@@ -54,6 +55,7 @@ for (const one of [
   ...TOKEN_CASES,
   ...DEVICE_CASES,
   ...COLLATERAL_CASES,
+  ...LAUNCH_CASES,
 ]) {
   const path = `cases/${one.name}.json`;
   if (!existsSync(join(folder, path))) {

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from countersign_verify import Bundles, Expected, Limits, Policy, Roots, Without, create_collateral
+from countersign_verify import Bundles, CpuOptions, Expected, Limits, Policy, Roots, Without, create_collateral
 from countersign_verify.policy.options import OptionFields
 
 FOLDER = Path(__file__).resolve().parents[2] / "vectors"
@@ -68,5 +68,6 @@ def _options(given: dict[str, Any]) -> OptionFields:
             max_batch=given.get("max_batch"),
             required_checks=given.get("required_checks", ()),
         ),
+        "cpu": CpuOptions(**given["cpu"]) if "cpu" in given else None,
         "limits": Limits(max_characters=given.get("max_characters")),
     }

@@ -17,6 +17,7 @@ export const FEATURES = [
   'nras',
   'rim',
   'ocsp',
+  'processor',
   'policy',
 ] as const;
 export type Feature = (typeof FEATURES)[number];

@@ -4,6 +4,7 @@ import { DEVICE_ROOT, makeRoot } from '../../demo/twin/pki.ts';
 import type { CheckName, FailureCode } from '../../verify/index.ts';
 import { answers, rims } from './endorsements.ts';
 import { forge } from './forge.ts';
+import { keptProcessor, type Processor } from './processor.ts';
 import type { Keep } from './store.ts';
 import type { Expectation, Vector, VectorOptions } from './vector.ts';
 import { AT, type World } from './world.ts';
@@ -19,6 +20,8 @@ export interface Kit {
   readonly attestation_file: string;
   /** Signs tokens as NVIDIA's service would, under a key that the vectors hand in. */
   readonly service: { readonly key: KeyObject; readonly publicKey: KeyObject };
+  /** The processor of confidential guests. */
+  readonly processor: Processor;
 }
 
 /** A case, without its file's name. */
@@ -80,6 +83,7 @@ export async function makeKit(world: World, part: Part, keep: Keep): Promise<Kit
     part,
     attestation_file: part('parts/attestation.json', () => json(attestation)),
     service: { key: service.key, publicKey: service.certificate.publicKey },
+    processor: keptProcessor(keep),
     options: {
       at: AT.toISOString(),
       simulated_root_file: part('parts/device-root.pem', () => world.issuers.root.certificate.pem),

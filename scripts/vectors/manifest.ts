@@ -54,6 +54,7 @@ function featuresOf(folder: string, vector: Vector): Feature[] {
     nras: options.nras_keys !== undefined,
     rim: without?.reference_values !== true,
     ocsp: without?.revocation !== true,
+    processor: options.cpu !== undefined,
     policy: ['max_age_seconds', 'max_batch', 'required_checks', 'max_characters'].some((name) => name in options),
   };
   return FEATURES.filter((feature) => has[feature]);

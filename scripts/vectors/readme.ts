@@ -37,6 +37,7 @@ nonce}\`). Paths, in members whose names end in \`_file\` or \`_files\`, start i
 | \`nras_keys\` | a JSON Web Key Set, taken for that of NVIDIA's remote service |
 | \`expected\` | what the caller holds: \`endpoint\` (the path that was asked), \`request\`, \`response\`, \`transcript\` (texts), \`nonce\` (hex); and \`event\`: true where the caller says that the input is one event of a stream by itself |
 | \`without\` | checks that the caller does not want: \`reference_values\`, \`revocation\` |
+| \`cpu\` | \`reference\`: the guests and launch files that the caller knows (docs/attestation.md §7.13); \`weights\`: the verity root of the weights that the launch file must name |
 | \`max_age_seconds\`, \`max_batch\`, \`required_checks\` | the caller's policy |
 | \`max_characters\` | the largest text that the caller accepts |
 
@@ -56,7 +57,7 @@ on it are skipped); of one that passes \`skipped\`: the checks that do not apply
 
 \`parts\` has the SHA-256 of every file that cases name. \`features\` says what a case makes use of: \`evidence\` (bare), \`text\`,
 \`batch\`, \`compact\` (its members stand in a bundle), \`stream\`, \`exchange\` (something of the caller's to compare with), \`nras\` (a token of NVIDIA's remote service), \`rim\`, \`ocsp\`,
-\`policy\` (a caller's limit).
+\`processor\` (a guest that the caller knows), \`policy\` (a caller's limit).
 
 ## Your verifier
 

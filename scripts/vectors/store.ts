@@ -28,7 +28,7 @@ function holderOf(text: string): Holder {
 }
 
 /** As the twin's makers hold it, from its PEM. */
-function certificateOf(pem: string): Certificate {
+export function certificateOf(pem: string): Certificate {
   const parsed = new X509Certificate(pem);
   const subject = Buffer.from(parseCertificate(parsed.raw).subject);
   const serial = Buffer.from(parsed.serialNumber, 'hex');

@@ -1,6 +1,7 @@
 // The vectors' own format: what a file holds, and how it becomes a call of the verifier. vectors/README.md says it in prose.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { CpuReference } from '../../verify/cpu.ts';
 import {
   type CheckName,
   createBundles,
@@ -47,6 +48,8 @@ export interface VectorOptions {
     readonly event?: boolean;
   };
   readonly without?: { readonly reference_values?: boolean; readonly revocation?: boolean };
+  /** The guests that the caller knows (docs/attestation.md §7.13), and the verity root of the weights that the caller names. */
+  readonly cpu?: { readonly reference: CpuReference; readonly weights?: string };
   readonly max_age_seconds?: number;
   readonly max_batch?: number;
   readonly required_checks?: readonly CheckName[];
@@ -88,6 +91,7 @@ export function verifyOptions(folder: string, options: VectorOptions): VerifyOpt
       maxBatch: options.max_batch,
       requiredChecks: options.required_checks,
     },
+    ...(options.cpu === undefined ? {} : { cpu: options.cpu }),
     limits: { maxCharacters: options.max_characters },
   };
 }

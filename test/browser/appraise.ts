@@ -14,7 +14,7 @@ export interface Spec {
   /** What JSON carries as it is. */
   readonly options?: Pick<
     Verifier.VerifyOptions,
-    'simulatedRoot' | 'roots' | 'without' | 'policy' | 'nrasKeys' | 'limits'
+    'simulatedRoot' | 'cpu' | 'roots' | 'without' | 'policy' | 'nrasKeys' | 'limits'
   >;
   /** Of kind `cpu`. */
   readonly cpu?: Omit<Verifier.CpuVerifyOptions, 'at'>;

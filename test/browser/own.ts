@@ -43,6 +43,7 @@ function given(options: VectorOptions): Pick<Spec, 'at' | 'rims' | 'ocsp' | 'exp
         maxBatch: options.max_batch,
         requiredChecks: options.required_checks,
       },
+      cpu: options.cpu,
       limits: { maxCharacters: options.max_characters },
     },
   };

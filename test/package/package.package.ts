@@ -64,6 +64,7 @@ export async function verdicts() {
       expected: { ...texts, ...(transcript === undefined ? {} : { transcript: new TextEncoder().encode(transcript) }) },
       without: { referenceValues: without.reference_values, revocation: without.revocation },
       policy: { maxAgeSeconds: options.max_age_seconds, maxBatch: options.max_batch, requiredChecks: options.required_checks },
+      cpu: options.cpu,
       limits: { maxCharacters: options.max_characters },
     });
     const found = report.valid ? report.level : report.checks.find(({ status }) => status === 'fail').code;

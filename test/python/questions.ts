@@ -45,6 +45,7 @@ function optionsOfVector(given: VectorOptions): Options {
     expected: { ...expected, transcript: transcript === undefined ? undefined : base64(transcript) },
     without: { referenceValues: without?.reference_values, revocation: without?.revocation },
     policy: { maxAgeSeconds, maxBatch, requiredChecks: required_checks },
+    ...(given.cpu === undefined ? {} : { cpu: given.cpu }),
     limits: { maxCharacters: given.max_characters },
   };
 }

@@ -19,6 +19,7 @@ from .attestation import appraise_attestation
 from .cli.input import UsageError, own_fault, read_text
 from .common.bundles import Bundles
 from .common.checks import Limits
+from .cpu.cpu_options import CpuOptions
 from .evidence import appraise_evidence
 from .gpu.collateral import create_collateral
 from .gpu.devices import Without
@@ -42,6 +43,7 @@ _OPTIONS = frozenset(
         "nras_keys",
         "expected",
         "without",
+        "cpu",
         "max_age_seconds",
         "max_batch",
         "required_checks",
@@ -50,6 +52,7 @@ _OPTIONS = frozenset(
 )
 _EXPECTED = frozenset({"endpoint", "request", "response", "transcript", "event", "nonce"})
 _WITHOUT = frozenset({"reference_values", "revocation"})
+_CPU = frozenset({"reference", "weights"})
 
 
 class Unsupported(Exception):
@@ -80,6 +83,8 @@ def _options(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     without = _object(given.get("without", {}), "without")
     _only(expected, _EXPECTED)
     _only(without, _WITHOUT)
+    cpu = None if "cpu" not in given else _object(given["cpu"], "cpu")
+    _only(cpu or {}, _CPU)
     rims = {rim: read_text(str(folder / path)) for rim, path in given.get("rim_files", {}).items()}
     bundles = {name: read_text(str(folder / path)) for name, path in given.get("bundle_files", {}).items()}
     ocsp = [_der(folder / path) for path in given.get("ocsp_files", [])]
@@ -99,6 +104,7 @@ def _options(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
             max_batch=given.get("max_batch"),
             required_checks=given.get("required_checks", ()),
         ),
+        "cpu": None if cpu is None else CpuOptions(**cpu),
         "limits": Limits(max_characters=given.get("max_characters")),
     }
 
