@@ -9,6 +9,7 @@
 #   MIRROR               http://deb.debian.org/debian; a snapshot.debian.org address for the bytes of another day
 #   SUITE, KERNEL        trixie, linux-image-cloud-amd64
 #   COMMAND_LINE         more for the kernel's command line; countersign.launch=SHA256 makes an image of one launch file
+#   AML                  0; 1 lets the kernel run the code in the host's ACPI tables, which Azure's guests and perhaps a GPU's driver need
 #   SOURCE_DATE_EPOCH    the time that all files bear
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,6 +17,10 @@ out=$(realpath -m "${1:?build.sh OUT}")
 mirror=${MIRROR:-http://deb.debian.org/debian}
 suite=${SUITE:-trixie}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600} LC_ALL=C TZ=UTC
+# Without acpi_init Linux loads no AML, the code in ACPI tables, which the host writes. It then counts buses itself, starts cards behind root
+# ports only if it leaves their hotplug alone, and neither resets the machine nor notes errors where those tables say.
+no_aml='initcall_blacklist=acpi_init pci=lastbus=255 pcie_ports=compat reboot=t erst_disable bert_disable hest_disable'
+case ${AML:-0} in 0) ;; 1) no_aml= ;; *) echo 'build.sh: AML is 0 or 1' >&2; exit 1 ;; esac
 umask 022
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -69,5 +74,5 @@ mksquashfs "$work/root" "$out/root.squashfs" -comp zstd -no-xattrs -noappend -qu
 veritysetup format --salt "$(printf '%064d' 0)" --uuid 00000000-0000-0000-0000-000000000000 \
   "$out/root.squashfs" "$out/root.verity" | sed -n 's/^Root hash:[[:space:]]*//p' >"$work/hash"
 # systemd takes credentials, units among them, from the host unless it knows the guest as confidential, which depends on a module.
-echo "console=ttyS0 panic=-1 systemd.import_credentials=no roothash=$(cat "$work/hash")${COMMAND_LINE:+ $COMMAND_LINE}" >"$out/cmdline"
+echo "console=ttyS0 panic=-1 systemd.import_credentials=no${no_aml:+ $no_aml} roothash=$(cat "$work/hash")${COMMAND_LINE:+ $COMMAND_LINE}" >"$out/cmdline"
 (cd "$out" && sha256sum vmlinuz initrd root.squashfs root.verity cmdline)
