@@ -28,6 +28,7 @@ export interface Kernel {
 export interface Start {
   readonly kernel: Kernel;
   readonly command_line: string;
+  readonly processors?: number;
   /** Files of ACPI tables that the host adds to its own. */
   readonly tables?: readonly string[];
   /** More for QEMU. */
@@ -48,7 +49,7 @@ const MIRROR = 'http://deb.debian.org/debian';
 const KEYS = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const MIB = 1 << 20;
 export const MEMORY_MIB = 256;
-export const BOOT_MS = 120_000;
+export const BOOT_MS = 240_000;
 const APT_MS = 300_000;
 /** In the order in which they load; a kernel has some of them built in. */
 const MODULES = [
@@ -94,14 +95,21 @@ export function debianKernel(suite: string, folder: string, init: string, probe:
   return { release, vmlinuz, initrd };
 }
 
-/** Starts a guest of two hundred MiB and four processors, and waits until it ends by itself. */
-export async function boot({ kernel, command_line, tables = [], more = [], folder }: Start): Promise<Ended> {
+/** Starts a guest and waits until it ends by itself. */
+export async function boot({
+  kernel,
+  command_line,
+  processors = 1,
+  tables = [],
+  more = [],
+  folder,
+}: Start): Promise<Ended> {
   mkdirSync(folder, { recursive: true });
   const ram = join(folder, 'ram');
   const args = [
-    ...['-machine', 'q35,memory-backend=ram', '-cpu', 'max', '-smp', '4', '-m', `${MEMORY_MIB}`],
+    ...['-machine', 'q35,memory-backend=ram', '-cpu', 'max', '-smp', `${processors}`, '-m', `${MEMORY_MIB}`],
     ...['-object', `memory-backend-file,id=ram,size=${MEMORY_MIB}M,mem-path=${ram},share=on`],
-    // One thread for all processors: QEMU before 8.1 runs instructions that Linux has replaced when each has its own ("Oops: int3").
+    // One thread for all processors: with one for each, QEMU before 8.1 may run an instruction that Linux has replaced ("Oops: int3").
     ...['-accel', 'tcg,thread=single', '-nographic', '-no-reboot', '-nic', 'none'],
     ...['-kernel', kernel.vmlinuz, '-initrd', kernel.initrd, '-append', `console=ttyS0 panic=-1 ${command_line}`],
     ...tables.flatMap((table) => ['-acpitable', `file=${table}`]),

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 const document = readFileSync(new URL('../../docs/security.md', import.meta.url), 'utf8');
-const named = [...document.matchAll(/\[([^\]]+)\]\(\.\.\/(test\/[^)]+\.(?:test|edge|long)\.ts)\)/g)].map(
+const named = [...document.matchAll(/\[([^\]]+)\]\(\.\.\/(test\/[^)]+\.(?:test|edge|long|cvm)\.ts)\)/g)].map(
   ([, title = '', file = '']) => ({ title, file }),
 );
 
