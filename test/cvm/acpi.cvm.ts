@@ -170,7 +170,7 @@ describe.each([
   ['trixie', "the image's own"],
   ['trixie-backports', 'the newest'],
   ['bookworm', 'the oldest'],
-] as const)("evil ACPI tables and Debian %s's kernel, %s", (suite) => {
+])("evil ACPI tables and Debian %s's kernel, %s", (suite, _which) => {
   const kernel = kernelOrNull(suite);
   const started = async (
     name: string,
