@@ -146,8 +146,8 @@ function commandLine(env: Readonly<Record<string, string>>) {
 }
 
 const marks = ({ ram }: Ended): string[] =>
-  WITH_CODE.filter((_, index) => ram.readUInt32LE(MARKS_AT + 16 * index) !== 0).map((_, index) =>
-    ram.toString('latin1', MARKS_AT + 16 * index, MARKS_AT + 16 * index + 4),
+  WITH_CODE.map((_, index) => ram.toString('latin1', MARKS_AT + 16 * index, MARKS_AT + 16 * index + 4)).filter(
+    (mark) => mark !== '\0\0\0\0',
   );
 const fadtMark = ({ ram }: Ended) => ram.toString('hex', FADT_MARK_AT, FADT_MARK_AT + 8);
 const seen = ({ console: said }: Ended) =>

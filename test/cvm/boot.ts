@@ -1,5 +1,6 @@
 // Debian's kernels, each with a small first file system of its own, in QEMU without a TEE: what acpi.cvm.ts boots by the dozen.
 import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
   copyFileSync,
   existsSync,
@@ -58,7 +59,7 @@ const MODULES = [
 ];
 
 /**
- * Debian's newest kernel for clouds of this suite, fetched once into .cache/cvm and installed nowhere.
+ * Debian's newest kernel for clouds of this suite, fetched into .cache/cvm and installed nowhere.
  * @param init the recipe's first process
  * @param probe the tests'
  * @throws {MissingPart} the suite cannot be reached
@@ -66,8 +67,10 @@ const MODULES = [
 export function debianKernel(suite: string, folder: string, init: string, probe: string): Kernel {
   const root = extracted(suite, 'linux-image-cloud-amd64', /^linux-(image|binary|modules)-\d/);
   const busybox = join(extracted('trixie', 'busybox-static', /^$/), 'usr/bin/busybox');
-  const [release = ''] = readdirSync(join(root, 'usr/lib/modules'));
-  const modules = join(root, 'usr/lib/modules', release);
+  // Debian 12 has modules in /lib, and newer ones the kernel beside its modules.
+  const lib = ['usr/lib/modules', 'lib/modules'].map((path) => join(root, path)).find((path) => existsSync(path)) ?? '';
+  const [release = ''] = readdirSync(lib);
+  const modules = join(lib, release);
   const vmlinuz = [join(root, `boot/vmlinuz-${release}`), join(modules, 'vmlinuz')].find((path) => existsSync(path));
   if (vmlinuz === undefined) throw new Error(`${release} has no vmlinuz`);
   const files = readdirSync(modules, { recursive: true, encoding: 'utf8' });
@@ -111,7 +114,15 @@ export async function boot({
     ...['-object', `memory-backend-file,id=ram,size=${MEMORY_MIB}M,mem-path=${ram},share=on`],
     // One thread for all processors: with one for each, QEMU before 8.1 may run an instruction that Linux has replaced ("Oops: int3").
     ...['-accel', 'tcg,thread=single', '-nographic', '-no-reboot', '-nic', 'none'],
-    ...['-kernel', kernel.vmlinuz, '-initrd', kernel.initrd, '-append', `console=ttyS0 panic=-1 ${command_line}`],
+    // no_timer_check: on a busy machine Linux would end itself because the timer comes late.
+    ...[
+      '-kernel',
+      kernel.vmlinuz,
+      '-initrd',
+      kernel.initrd,
+      '-append',
+      `console=ttyS0 panic=-1 no_timer_check ${command_line}`,
+    ],
     ...tables.flatMap((table) => ['-acpitable', `file=${table}`]),
     ...more,
   ];
@@ -130,44 +141,48 @@ export async function boot({
   return { console: said, ram: memory };
 }
 
-/** The files of a package of Debian's and of those that it needs and whose name is like `needs`. @throws {MissingPart} */
+/**
+ * The newest files of a package of Debian's and of those that it needs and whose name is like `needs`; older ones go.
+ * @throws {MissingPart} the suite cannot be reached
+ */
 function extracted(suite: string, packageName: string, needs: RegExp): string {
   debianProgram('xz', 'xz-utils');
-  const folder = join(CACHE, `${packageName}-${suite}`);
-  if (existsSync(folder)) return folder;
-  const work = `${folder}.${process.pid}`;
-  for (const name of ['lists/partial', 'cache/archives/partial', 'root'])
-    mkdirSync(join(work, name), { recursive: true });
-  writeFileSync(join(work, 'sources.list'), `deb [signed-by=${KEYS}] ${MIRROR} ${suite} main\n`);
-  writeFileSync(join(work, 'status'), '');
+  const place = join(CACHE, 'packages', suite, packageName);
+  const apt = join(place, 'apt');
+  for (const name of ['lists/partial', 'cache/archives/partial']) mkdirSync(join(apt, name), { recursive: true });
+  writeFileSync(join(apt, 'sources.list'), `deb [signed-by=${KEYS}] ${MIRROR} ${suite} main\n`);
+  writeFileSync(join(apt, 'status'), '');
   const settings = [
-    ...[`Dir::State::Lists=${work}/lists`, `Dir::State::Status=${work}/status`, `Dir::Cache=${work}/cache`],
-    ...[`Dir::Etc::SourceList=${work}/sources.list`, 'Dir::Etc::SourceParts=-', 'APT::Architecture=amd64'],
+    ...[`Dir::State::Lists=${apt}/lists`, `Dir::State::Status=${apt}/status`, `Dir::Cache=${apt}/cache`],
+    ...[`Dir::Etc::SourceList=${apt}/sources.list`, 'Dir::Etc::SourceParts=-', 'APT::Architecture=amd64'],
     'APT::Sandbox::User=root',
   ].flatMap((setting) => ['-o', setting]);
+  const work = join(place, `new-${process.pid}`);
+  mkdirSync(join(work, 'root'), { recursive: true });
+  const wanted = [packageName];
+  let folder: string;
   try {
-    run('apt-get', [...settings, '-qq', 'update'], { cwd: work });
-    const wanted = [packageName];
-    for (const name of wanted)
-      for (const [, needed = ''] of run('apt-cache', [...settings, 'depends', name])
-        .toString()
-        .matchAll(/Depends: (\S+)/g))
+    run('apt-get', [...settings, '-qq', '--error-on=any', 'update']);
+    for (const name of wanted) {
+      const said = run('apt-cache', [...settings, 'depends', name]).toString();
+      for (const [, needed = ''] of said.matchAll(/Depends: (\S+)/g))
         if (needs.test(needed) && !wanted.includes(needed)) wanted.push(needed);
-    run('apt-get', [...settings, '-qq', 'download', ...wanted], { cwd: work });
+    }
+    const versions = run('apt-get', [...settings, '-qq', 'download', '--print-uris', ...wanted]);
+    folder = join(place, createHash('sha256').update(versions).digest('hex').slice(0, 12));
+    if (!existsSync(folder)) run('apt-get', [...settings, '-qq', 'download', ...wanted], { cwd: work });
   } catch (error) {
     rmSync(work, { recursive: true });
     throw new MissingPart(`${packageName} of Debian ${suite}: ${error instanceof Error ? error.message : error}`);
   }
-  for (const file of readdirSync(work))
-    if (file.endsWith('.deb')) run('dpkg-deb', ['-x', join(work, file), join(work, 'root')]);
-  const lib = join(work, 'root/lib');
-  // Before Debian 13 modules lay in /lib.
-  if (existsSync(lib)) {
-    mkdirSync(join(work, 'root/usr/lib'), { recursive: true });
-    for (const name of readdirSync(lib)) renameSync(join(lib, name), join(work, 'root/usr/lib', name));
+  if (!existsSync(folder)) {
+    for (const file of readdirSync(work))
+      if (file.endsWith('.deb')) run('dpkg-deb', ['-x', join(work, file), join(work, 'root')]);
+    renameSync(join(work, 'root'), folder);
   }
-  renameSync(join(work, 'root'), folder);
   rmSync(work, { recursive: true });
+  for (const name of readdirSync(place))
+    if (!['apt', basename(folder)].includes(name)) rmSync(join(place, name), { recursive: true });
   return folder;
 }
 
