@@ -8,8 +8,9 @@ import { createNrasAttester } from './attesters/nras/nras.ts';
 import { createNvattestAttester } from './attesters/nvattest/nvattest.ts';
 import { createNvtrustAttester } from './attesters/nvtrust/nvtrust.ts';
 import { type Attester, AttesterError, failed, type Reason } from './common/attester.ts';
-import { AZURE_TPM, ConfigError, type SidecarConfig } from './common/config.ts';
+import { AZURE_TPM, ConfigError, type SidecarConfig, withServiceKey } from './common/config.ts';
 import { shared, until } from './common/lock.ts';
+import type { ProgramEnvironment } from './common/program.ts';
 import { createAmdEndorsements, readCertificateTable } from './cpu/amd.ts';
 import { createAzureCollector } from './cpu/azure.ts';
 import type { CpuCollector } from './cpu/cpu-collector.ts';
@@ -27,7 +28,13 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
     parallel_calls: config.nvml_parallel_calls,
   };
   const services = { rim_url: config.rim_url ?? undefined, ocsp_url: config.ocsp_url ?? undefined };
-  const nvattest = { environment: config.nvattest_environment, program: config.nvattest, ...services };
+  const withKey = (environment: ProgramEnvironment, name: string) =>
+    withServiceKey(environment, name, config.nras_service_key_file);
+  const nvattest = () => ({
+    environment: withKey(config.nvattest_environment, 'NV_ATTESTATION_SERVICE_KEY'),
+    program: config.nvattest,
+    ...services,
+  });
   const native = () =>
     createNativeAttester({
       ...nvml,
@@ -38,7 +45,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
   const nvtrust = () =>
     createNvtrustAttester({
       venv: config.nvtrust_venv,
-      environment: config.worker_environment,
+      environment: withKey(config.worker_environment, 'NVIDIA_ATTESTATION_SERVICE_KEY'),
       workers: config.nvtrust_workers,
       cache_dir: config.collateral_dir,
       onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
@@ -54,7 +61,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
       return inOrder(
         [
           { name: 'nvtrust', make: nvtrust },
-          { name: 'nvattest', make: () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }) },
+          { name: 'nvattest', make: () => createNvattestAttester({ ...nvattest(), onVersion: refuseUnlessNew }) },
         ],
         NOTHING,
         onChoice,
@@ -63,14 +70,14 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
       return inOrder(
         [
           { name: 'nvtrust', make: nvtrust },
-          { name: 'nvattest', make: () => withoutSwitches(() => createNvattestAttester({ ...nvattest, onVersion })) },
+          { name: 'nvattest', make: () => withoutSwitches(() => createNvattestAttester({ ...nvattest(), onVersion })) },
           { name: 'native', make: native },
         ],
         INSTALLATION_FAILURES,
         onChoice,
       );
     case 'nvattest':
-      return createNvattestAttester({ ...nvattest, onVersion });
+      return createNvattestAttester({ ...nvattest(), onVersion });
     case 'native':
       return native();
     case 'nras':

@@ -37,7 +37,7 @@ A name before a colon says which attester reads the variable.
 
 ${variableTable(sidecar)}
 
-NVIDIA's programs get only such variables as \`PATH\`, \`https_proxy\` and \`NVIDIA_ATTESTATION_SERVICE_KEY\`.
+NVIDIA's programs get only such variables as \`PATH\` and \`https_proxy\`, and the service key.
 
 ## Launcher
 

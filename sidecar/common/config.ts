@@ -66,6 +66,13 @@ export const schema = z.object({
     .describe(
       '`any`: one free GPU signs each nonce, not all; only with `native` or `nras`. The driver serves one at a time',
     ),
+  SELF_CHECK: z
+    .enum(['0', '1'])
+    .default('1')
+    .transform((value) => value === '1')
+    .describe(
+      '`0`: what a GPU signed goes to the gateway unchecked, which checks it in any case; for a socket that only trusted processes reach',
+    ),
   CPU_EVIDENCE: z
     .enum(CPU_EVIDENCE)
     .default('off')
@@ -95,14 +102,13 @@ export const schema = z.object({
     .default('run/collateral')
     .describe('`native`, `CPU_EVIDENCE`: where fetched endorsements are kept across restarts'),
   NRAS_URL: httpUrl.optional().describe('`nras`: a service other than NVIDIA’s'),
-  NRAS_SERVICE_KEY_FILE: z.string().min(1).optional().describe('`nras`: a file with the service key'),
-  RIM_URL: httpUrl.optional().describe('A service for reference values, in place of NVIDIA’s'),
-  OCSP_URL: httpUrl.optional().describe('A service for revocation, in place of NVIDIA’s'),
-  NVIDIA_ATTESTATION_SERVICE_KEY: z
+  NRAS_SERVICE_KEY_FILE: z
     .string()
     .min(1)
     .optional()
-    .describe('`nvtrust`, `nvattest`: the key that NVIDIA gives its customers'),
+    .describe('A file with the service key that NVIDIA gives its customers'),
+  RIM_URL: httpUrl.optional().describe('A service for reference values, in place of NVIDIA’s'),
+  OCSP_URL: httpUrl.optional().describe('A service for revocation, in place of NVIDIA’s'),
   LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one an attestation, never content'),
 });
 
@@ -141,7 +147,7 @@ export const REMOVED: ReadonlyMap<string, string> = new Map([
   ['NVML_LIBRARY', `the driver’s ${PROGRAMS.nvml_library} is loaded; LD_LIBRARY_PATH says from where`],
   ['NSCQ_LIBRARY', `the driver’s ${PROGRAMS.nscq_library} is loaded; LD_LIBRARY_PATH says from where`],
   ['UV_THREADPOOL_SIZE', `Node has its 4 threads, and ${LIMITS.nvml_parallel_calls} driver calls run at once`],
-  ['SELF_CHECK', 'the sidecar checks all that its GPU signs, and so does the gateway'],
+  ['NVIDIA_ATTESTATION_SERVICE_KEY', 'write the key into a file, and name it in NRAS_SERVICE_KEY_FILE'],
   ['NVATTEST', `the program ${PROGRAMS.nvattest} is found on PATH`],
   ['GATEWAY_URL', 'it is the option --gateway of the doctor'],
   ['SIMULATED_ROOT_DIR', simulated('--root-dir')],
@@ -179,7 +185,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     tsm_entry: resolve(settings.tsm_entry),
     inherited_fd: inherited(env, pid),
     worker_environment: workerEnvironment(env, settings),
-    nvattest_environment: nvattestEnvironment(env, settings),
+    nvattest_environment: nvattestEnvironment(env),
   };
 }
 
@@ -232,26 +238,34 @@ function inheritedVariables(env: NodeJS.ProcessEnv, more: readonly string[]): Pr
   return Object.fromEntries(names.map((name) => [name, variables[name] as string]));
 }
 
-type ServiceSettings = Pick<
-  Settings<z.output<typeof schema>>,
-  'rim_url' | 'ocsp_url' | 'nvidia_attestation_service_key'
->;
+type ServiceSettings = Pick<Settings<z.output<typeof schema>>, 'rim_url' | 'ocsp_url'>;
 
-/** The service key is passed in the environment, because every user can see arguments. */
-function nvattestEnvironment(env: NodeJS.ProcessEnv, { nvidia_attestation_service_key: key }: ServiceSettings) {
+/** The environment, because every user can see arguments, with the service key under the name that NVIDIA's program reads. The key is in no error. @throws {ConfigError} */
+export function withServiceKey(environment: ProgramEnvironment, name: string, file: string | null): ProgramEnvironment {
+  if (file === null) return environment;
+  let key: string;
+  try {
+    key = readFileSync(file, 'utf8').trim();
+  } catch (cause) {
+    const { code = 'unknown' } = cause as NodeJS.ErrnoException;
+    throw new ConfigError(`NRAS_SERVICE_KEY_FILE ${file} cannot be read (${code})`, { cause });
+  }
+  if (!/^[!-~]{1,4096}$/.test(key)) throw new ConfigError(`NRAS_SERVICE_KEY_FILE ${file} must hold one line, the key`);
+  return { ...environment, [name]: key };
+}
+
+function nvattestEnvironment(env: NodeJS.ProcessEnv) {
   return {
     ...inheritedVariables(env, ['NVAT_TLS_CA_CERT', 'NVAT_TLS_CA_PATH']),
-    ...(key === null ? {} : { NV_ATTESTATION_SERVICE_KEY: key }),
   };
 }
 
 function workerEnvironment(env: NodeJS.ProcessEnv, settings: ServiceSettings): ProgramEnvironment {
-  const { rim_url, ocsp_url, nvidia_attestation_service_key: key } = settings;
+  const { rim_url, ocsp_url } = settings;
   return {
     PYTHONUTF8: '1',
     PYTHONDONTWRITEBYTECODE: '1',
     ...inheritedVariables(env, ['HTTP_PROXY']),
-    ...(key === null ? {} : { NVIDIA_ATTESTATION_SERVICE_KEY: key }),
     ...(rim_url === null ? {} : { NV_RIM_URL: withPath(rim_url, '/v1/rim/') }),
     ...(ocsp_url === null ? {} : { NV_OCSP_URL: withPath(ocsp_url, '/') }),
   };

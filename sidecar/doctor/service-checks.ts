@@ -93,7 +93,7 @@ function checkService({ service, url, rim_id, http_status, error }: Probe, { dri
       service,
       seen,
       isNvidias(service)
-        ? 'set NVIDIA_ATTESTATION_SERVICE_KEY, or look whether a proxy refused'
+        ? 'name the service key in NRAS_SERVICE_KEY_FILE, or look whether a proxy refused'
         : 'look whether a proxy refused',
     );
   if (http_status === 407)

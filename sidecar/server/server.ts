@@ -132,6 +132,8 @@ interface ServerOptions {
   readonly attest_deadline_ms: number;
   /** Who signs a nonce: every device (the default), or any one of them. */
   readonly signers?: 'all' | 'any';
+  /** Whether each result is checked here too, before the gateway checks it; true by default. */
+  readonly self_check?: boolean;
   /** How long `close` may wait for attestations in flight. The gateway sends the rest to the next sidecar. */
   readonly drain_ms: number;
   /** The reason why the attester could not start; null by default. */
@@ -153,7 +155,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   const scheduler = createScheduler(attester, {
     ...options,
     async check(collected, nonce, device) {
-      await checkCollected(collected, nonce, attester, device);
+      if (options.self_check ?? true) await checkCollected(collected, nonce, attester, device);
       announce();
     },
     onUnavailable(unavailable) {

@@ -97,6 +97,7 @@ export async function startSidecar(
     queueMax?: number;
     deadlineMs?: number;
     signers?: 'all' | 'any';
+    selfCheck?: boolean;
     drainMs?: number;
     attester?: Attester;
     unavailable?: AttesterError;
@@ -119,6 +120,7 @@ export async function startSidecar(
       sidecar_socket: socket,
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
+      self_check: options.selfCheck ?? true,
       drain_ms: options.drainMs ?? 5_000,
       signers: options.signers ?? 'all',
       unavailable: options.unavailable ?? null,

@@ -148,7 +148,7 @@ type Code = AttesterError['code'];
 type Again = 'retry' | 'stop';
 type Meaning = readonly [reason: Reason, code: Code, again: Again, words: string];
 
-const SERVICE_KEY = 'NVIDIA asks for a service key: set NVIDIA_ATTESTATION_SERVICE_KEY';
+const SERVICE_KEY = 'NVIDIA asks for a service key: name it in NRAS_SERVICE_KEY_FILE';
 const RIM_AWAY = 'the RIM service cannot be reached; look at RIM_URL and the network';
 const UPDATE = 'install a newer nvattest';
 const FOR_NEW_DRIVERS = 'drivers of CUDA 13.5 and later need nvattest 2.0.0';

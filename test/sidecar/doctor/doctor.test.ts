@@ -89,7 +89,7 @@ describe('one thing wrong', () => {
     ],
     ['no GPU given', { list: async () => ['nvidiactl'] }, ['devices fail'], /no GPU was given/],
     ['the services are broken', { fetch: answering(503) }, ['rim warn', 'ocsp warn'], /later/],
-    ['a key is wanted', { fetch: answering(403) }, ['rim fail', 'ocsp fail'], /NVIDIA_ATTESTATION_SERVICE_KEY/],
+    ['a key is wanted', { fetch: answering(403) }, ['rim fail', 'ocsp fail'], /NRAS_SERVICE_KEY_FILE/],
     ['no reference values', { fetch: answering(404) }, ['rim fail'], /for driver 580\.65\.06/],
     ['a captive portal', { fetch: answering(302) }, ['rim warn', 'ocsp warn'], /captive/],
     ['a clock 20 s ahead', { fetch: answering(200, new Date(NOW.getTime() - 20_000)) }, ['clock warn'], /chrony/],

@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { ConfigError, LIMITS, loadConfig, REMOVED } from '../../../sidecar/common/config.ts';
+import { ConfigError, LIMITS, loadConfig, REMOVED, withServiceKey } from '../../../sidecar/common/config.ts';
 
 describe("the sidecar's configuration", () => {
   it.each(['RIM_URL', 'OCSP_URL', 'NRAS_URL'])(
@@ -40,6 +43,18 @@ describe("the sidecar's configuration", () => {
       expect(loadConfig({ [name]: '' })).toMatchObject(LIMITS);
     },
   );
+
+  it('hands the service key to a program, and says of a file that holds none which it is', () => {
+    const file = join(mkdtempSync(join(tmpdir(), 'countersign-')), 'key');
+    const environment = () => withServiceKey({ PATH: '/bin' }, 'NV_KEY', file);
+    expect(environment).toThrow(new ConfigError(`NRAS_SERVICE_KEY_FILE ${file} cannot be read (ENOENT)`));
+    writeFileSync(file, 'two\nlines\n');
+    expect(environment).toThrow(new ConfigError(`NRAS_SERVICE_KEY_FILE ${file} must hold one line, the key`));
+    writeFileSync(file, 'nvapi-1\n');
+    expect(environment()).toEqual({ PATH: '/bin', NV_KEY: 'nvapi-1' });
+    expect(withServiceKey({ PATH: '/bin' }, 'NV_KEY', null)).toEqual({ PATH: '/bin' });
+    rmSync(dirname(file), { recursive: true });
+  });
 
   it('does not read the DRAIN_MS of a gateway that has the same environment', () => {
     expect(loadConfig({ DRAIN_MS: '1' }).drain_ms).toBe(5_000);

@@ -7,7 +7,7 @@ import { afterAll, beforeEach } from 'vitest';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../../../demo/twin/pki.ts';
 import type { Nonce } from '../../../../proto/attestation/raw.ts';
 import { createNvattestAttester } from '../../../../sidecar/attesters/nvattest/nvattest.ts';
-import { loadConfig } from '../../../../sidecar/common/config.ts';
+import { loadConfig, withServiceKey } from '../../../../sidecar/common/config.ts';
 import { makeReport } from '../../../twin/report.ts';
 
 export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));
@@ -46,6 +46,7 @@ exit "$(cat "$F/$command.exit" 2>/dev/null || echo 0)"
 const program = at('nvattest');
 writeFileSync(program, FAKE);
 chmodSync(program, 0o755);
+writeFileSync(at('service-key'), 'key\n');
 
 export const evidences = async (over: Nonce, count = 1) => {
   const issuers = makeIssuers(await loadOrMakeRoot(at('root')));
@@ -106,8 +107,11 @@ export const isAlive = (pid: number) =>
 export const create = (options: Partial<Parameters<typeof createNvattestAttester>[0]> = {}) =>
   createNvattestAttester({
     program,
-    environment: loadConfig({ PATH: process.env.PATH, SECRET: 'x', NVIDIA_ATTESTATION_SERVICE_KEY: 'key' })
-      .nvattest_environment,
+    environment: withServiceKey(
+      loadConfig({ PATH: process.env.PATH, SECRET: 'x' }).nvattest_environment,
+      'NV_ATTESTATION_SERVICE_KEY',
+      at('service-key'),
+    ),
     ...options,
   });
 
