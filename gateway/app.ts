@@ -42,6 +42,7 @@ import { attestationBundle, attestationById, attestationSession } from './routes
 import { generate } from './routes/generate.ts';
 import { createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
+import { release } from './routes/release.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { createCollateralRoutes, verify, verifyQuery } from './routes/verify.ts';
@@ -153,6 +154,8 @@ function createRoutes(deps: Deps): Hono<Env> {
   on(rest, 'ALL', SECRETS_PATH, open, only('POST'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
+  on(app, 'GET', '/.well-known/countersign/release', open, release(deps));
+  on(rest, 'ALL', '/.well-known/countersign/release', open, only('GET'));
   on(rest, 'ALL', '/', open, only('GET'));
   if (deps.sealing !== null) {
     on(app, 'GET', '/.well-known/ohttp-keys', open, sealingKeys(deps));

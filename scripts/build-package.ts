@@ -22,11 +22,14 @@ export interface Weight {
   readonly first: number;
   /** What is loaded when it is needed: of `verifyAttestation`, what a processor's evidence and streams of named events need. */
   readonly later: number;
+  /** What is loaded where the caller names a release, and by nobody else; Sigstore's root in it is a third. */
+  readonly release: number;
 }
 
 /** What `./fetch` and `./sealed` may be together, the checks of a processor's evidence and of a launch file included: for a page that seals. */
-export const MAX_SEALED_GZIPPED_BYTES = 92 * 1024;
+export const MAX_SEALED_GZIPPED_BYTES = 94 * 1024;
 
+const RELEASE = 'verify/release/check.ts';
 const VERIFYING = "export { verifyAttestation } from './verify/attestation.ts';";
 export const SEALING =
   "export { verifyingFetch } from './verify/clients/fetch.ts'; export { sealedFetch } from './verify/clients/sealed.ts';";
@@ -51,12 +54,13 @@ export async function weigh(contents = VERIFYING): Promise<Weight> {
   const outputs = Object.entries(metafile.outputs);
   const entry = outputs.find(([, { entryPoint }]) => entryPoint === '<stdin>')?.[1];
   const atOnce = new Set(entry?.imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => path));
-  const weight = { first: 0, later: 0 };
+  const weight = { first: 0, later: 0, release: 0 };
   for (const [path, output] of outputs) {
     const file = outputFiles.find((one) => basename(one.path) === basename(path));
     if (file === undefined) throw new Error(`esbuild gave no ${path}`);
     const first = output === entry || atOnce.has(path);
-    weight[first ? 'first' : 'later'] += gzipSync(file.contents, { level: 9 }).length;
+    const part = output.entryPoint === RELEASE ? 'release' : first ? 'first' : 'later';
+    weight[part] += gzipSync(file.contents, { level: 9 }).length;
   }
   return weight;
 }
@@ -83,13 +87,14 @@ async function main(): Promise<void> {
   mkdirSync(`${PACKAGE}/man`, { recursive: true });
   writeFileSync(`${PACKAGE}/man/countersign.1`, manPage([...COMMANDS, ...AUDITOR]));
   pack();
-  const { first, later } = await weigh();
+  const { first, later, release } = await weigh();
   console.log(
     `${PACKAGE.slice(dirname(dirname(PACKAGE)).length + 1)}: ${first} bytes gzipped to verify an attestation`,
   );
   console.log(
     `(the bar is ${MAX_GZIPPED_BYTES}), ${later} more for a processor's evidence and streams of named events`,
   );
+  console.log(`${release} where the caller names a release`);
   const sealing = await weigh(SEALING);
   const sealed = sealing.first + sealing.later;
   console.log(`${sealed} for ./fetch and ./sealed together (the bar is ${MAX_SEALED_GZIPPED_BYTES})`);

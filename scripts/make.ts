@@ -7,6 +7,8 @@ const MAKERS: Readonly<Record<string, string>> = {
   docs: 'make-docs.ts',
   /** vectors/, what is missing of it; `--force` for everything anew. */
   vectors: 'make-vectors.ts',
+  /** vectors/release/, likewise. */
+  'release-vectors': 'make-release-vectors.ts',
   /** build/page/. */
   page: 'build-page.ts',
   /** build/site/: the documentation as a site. */
@@ -17,6 +19,10 @@ const MAKERS: Readonly<Record<string, string>> = {
   licences: 'licences.ts',
   /** .cache/genuine: the genuine evidence that tests read, checked by its hashes. */
   genuine: 'genuine.ts',
+  /** What a release of deploy/cvm publishes to be expected. */
+  reference: 'reference.ts',
+  /** Certificates in Sigstore's log that name our release workflows, and that no release made. */
+  'watch-log': 'watch-log.ts',
   /** The version, wherever it stands; `--check [VERSION]` compares. */
   versions: 'versions.ts',
 };

@@ -35,6 +35,7 @@ import {
   type VerifyOptions,
 } from './policy/options.ts';
 import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
+import type { VerifiedRelease } from './release/check.ts';
 import { checkTokenDigests } from './token/digests.ts';
 import { verifyTokenSignature } from './token/signature.ts';
 import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
@@ -146,6 +147,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
         ),
   );
   const timestamp = raw?.timestamp ?? null;
+  const release = await checkRelease(list, timestamp, context);
   const findings: Findings = {
     list,
     devices,
@@ -154,7 +156,8 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     nonce: given === null ? null : attestation.nonce,
     batch: hashed?.batch ?? null,
     timestamp,
-    cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', raw, context),
+    cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', raw, context, release),
+    release: release?.claims ?? null,
     about: 'exchange',
     nvidia: context.nvidia,
     namesSession: raw?.session !== undefined,
@@ -173,6 +176,7 @@ async function checkProcessor(
   rawHash: string,
   raw: RawParts | null,
   context: Context,
+  release: VerifiedRelease | null,
 ): Promise<CpuFindings | null> {
   const { cpu: ofCpu, session, expected } = context.options;
   if ([cpu, ofCpu, session, expected?.challenge].every((one) => one === undefined)) return null;
@@ -183,8 +187,15 @@ async function checkProcessor(
     cpu,
     answer,
     { session: session ?? null, challenge: expected?.challenge },
-    cpuOptionsOf(context),
+    cpuOptionsOf(context, release),
   );
+}
+
+/** Loaded where the caller names a release. @returns null: none is named, or its check failed. */
+async function checkRelease(list: CheckList, timestamp: number | null, { options, at }: Context) {
+  if (options.release === undefined) return null;
+  const { checkRelease: check } = await import('./release/check.ts');
+  return check(list, options.release, { at, answered: timestamp === null ? at : new Date(timestamp * 1000) });
 }
 
 /** A compact attestation is read with its bundle. */

@@ -10,7 +10,6 @@ export {
   type CpuType,
   type CpuVerifyOptions,
   type GuestReference,
-  PRODUCTS,
   type Product,
   TCB_STATUSES,
   type TcbStatus,
@@ -18,6 +17,7 @@ export {
   type VerifiedSession,
   type Weights,
 } from './cpu/cpu-options.ts';
+export { PRODUCTS } from './cpu/evidence/snp-report.ts';
 export { readReference } from './cpu/reference.ts';
 export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
 export { readWeights } from './cpu/weights.ts';

@@ -38,6 +38,7 @@ export async function verifyEvidence(input: unknown, options: VerifyOptions = {}
 /** As {@link verifyEvidence}, but returns failed checks in the report. */
 export async function appraiseEvidence(input: unknown, options: VerifyOptions = {}): Promise<VerificationReport> {
   refuseUnknownOptions(options);
+  if (options.release !== undefined) throw new TypeError('release is for answers and sessions, which show a guest');
   await requireWebCrypto();
   const context = readOptions(options);
   const list = new CheckList(options.stopAtFailure);
@@ -64,6 +65,7 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     batch: null,
     timestamp: null,
     cpu: null,
+    release: null,
     about: 'nonce',
     nvidia: context.nvidia,
     namesSession: false,

@@ -60,8 +60,12 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
   refuseUnknownOptions(options);
   await requireWebCrypto();
   const context = readOptions(options);
-  const { context: cpuContext } = readCpuOptions(cpuOptionsOf(context));
   const list = new CheckList(options.stopAtFailure);
+  const release =
+    options.release === undefined
+      ? null
+      : await (await import('./release/check.ts')).checkRelease(list, options.release, { at: context.at });
+  const { context: cpuContext } = readCpuOptions(cpuOptionsOf(context, release));
   const given = await list.run('form', [], () => formOf(input));
   const nonce = given === null ? null : toHex(await digest('SHA-256', utf8(given.statement)));
   const evidence = given?.gpu ?? [];
@@ -79,6 +83,7 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     batch: null,
     timestamp: null,
     cpu: await checkCpu(list, form, { rawHash: null, timestamp: null, evidence }, expected, cpuContext),
+    release: release?.claims ?? null,
     about: 'session',
     nvidia: context.nvidia,
     namesSession: false,

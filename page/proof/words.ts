@@ -112,6 +112,17 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     meaning: 'All GPUs are in one mode, and the switches between them are those that they name.',
     failure: 'The devices do not belong together.',
   },
+  release: {
+    title: 'The release is who it says',
+    meaning:
+      "Its list of guests was signed by its repository's public workflow, and stands in a public log since the time that is shown.",
+    failure: 'The release that should say which software is right does not verify.',
+  },
+  release_status: {
+    title: 'The release was not withdrawn',
+    meaning: 'Its publisher signs every week which releases were withdrawn; this one is not among them.',
+    failure: 'The release was withdrawn, or nothing recent shows that it was not.',
+  },
   cpu_form: {
     title: "The processor's report can be read",
     meaning: 'It is a report of AMD SEV-SNP or a quote of Intel TDX, beside the statement that it is about.',

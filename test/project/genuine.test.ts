@@ -18,7 +18,7 @@ describe('genuine.json', () => {
     expect(new Set(vectors.map(({ path }) => path)).size).toBe(vectors.length);
     for (const { path, sha256: hash, licence, source, by_hand } of vectors) {
       expect([path, hash, licence]).toEqual([
-        expect.stringMatching(/^(nvidia|cpu)\/[\w./-]+$/),
+        expect.stringMatching(/^(nvidia|cpu|sigstore)\/[\w./-]+$/),
         expect.stringMatching(/^[0-9a-f]{64}$/),
         expect.stringMatching(/^(Apache-2\.0|MIT)$/),
       ]);

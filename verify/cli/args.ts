@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { isEndpoint } from '../../proto/attestation/raw.ts';
 import { distance, nearest } from '../common/known-options.ts';
+import type { ReleaseOptions } from '../common/release-options.ts';
 import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu.ts';
 import { LEVELS, type Level } from '../index.ts';
 import { SHELLS, type Shell } from './help.ts';
@@ -56,6 +57,11 @@ export interface Arguments {
   readonly reference: string | null;
   /** A file, or 64 hex digits. */
   readonly weights: string | null;
+  /** The release that is named; its repository is null where it is the project's own. */
+  readonly release: { readonly repository: string | null; readonly tag: string | null } | null;
+  /** Its texts, once they were found. */
+  readonly released: ReleaseOptions | null;
+  readonly trustedRoot: string | null;
   readonly json: boolean;
   readonly quiet: boolean;
   readonly verbose: boolean;
@@ -64,7 +70,7 @@ export interface Arguments {
   /** Of `expand`. */
   readonly url: string | null;
   readonly apiKeyFile: string | null;
-  /** Of `proxy`. */
+  /** Of `proxy`, and where --release is asked for. */
   readonly gateway: string | null;
   readonly port: number;
   readonly minLevel: Level | null;
@@ -122,6 +128,12 @@ export function readArguments(argv: readonly string[], more: readonly OwnCommand
   if (command.name === 'export' && !flag('cmw')) throw new UsageError('export needs --cmw');
   if (command.name === 'collateral' && text('into') === null) throw new UsageError('collateral needs --into DIR');
   if (command.name === 'proxy' && text('gateway') === null) throw new UsageError('proxy needs --gateway URL');
+  const ofRelease = command.name === 'proxy' ? ['trusted-root'] : ['trusted-root', 'gateway'];
+  for (const name of ofRelease)
+    if (values[name] !== undefined && values.release === undefined)
+      throw new UsageError(`--${name} is for the release that --release names`);
+  if (values.release !== undefined && values.reference !== undefined)
+    throw new UsageError('--release and --reference: one list at a time');
   for (const name of ['edge-key-file', 'padding', 'without-challenge'])
     if (flag('plain') && values[name] !== undefined)
       throw new UsageError(`--${name} is for what is sealed, and --plain seals nothing`);
@@ -161,6 +173,9 @@ export function readArguments(argv: readonly string[], more: readonly OwnCommand
     demands: texts('demand').map((value) => oneOf('--demand', value, DEMANDS)),
     reference: text('reference'),
     weights: text('weights'),
+    release: read('release', releaseNamed),
+    released: null,
+    trustedRoot: text('trusted-root'),
     json: flag('json'),
     quiet: flag('quiet'),
     verbose: flag('verbose'),
@@ -224,12 +239,16 @@ function parse(args: readonly string[], command: Command, all: readonly Command[
     ]),
   );
   const options = { ...own, help: { type: 'boolean', short: 'h' }, version: { type: 'boolean', short: 'v' } } as const;
+  // The one option whose value may be left out: at the end, or before another option.
+  const given = args.map((arg, i) =>
+    arg === '--release' && (args[i + 1] ?? '-').startsWith('-') ? '--release=' : arg,
+  );
   try {
-    return parseArgs({ args: [...args], allowPositionals: true, options });
+    return parseArgs({ args: given, allowPositionals: true, options });
   } catch {
-    const { tokens } = parseArgs({ args: [...args], strict: false, tokens: true, options });
-    const given = tokens.filter((token) => token.kind === 'option');
-    const other = given.find(({ name }) => !Object.hasOwn(options, name));
+    const { tokens } = parseArgs({ args: given, strict: false, tokens: true, options });
+    const named = tokens.filter((token) => token.kind === 'option');
+    const other = named.find(({ name }) => !Object.hasOwn(options, name));
     const owners = all.filter((one) => one.options.some(({ name }) => name === other?.name));
     const names = owners.map(({ name }) => name).join(', ');
     if (names !== '') throw new UsageError(`${command.name} has no --${other?.name}, which is of ${names}`);
@@ -238,9 +257,9 @@ function parse(args: readonly string[], command: Command, all: readonly Command[
     if (other !== undefined) throw new UsageError(`Unknown option '${other.rawName}'`);
     // Every option is known, so the value of one is wrong.
     const isFlag = (name: string) => (options as Record<string, { type: string }>)[name]?.type === 'boolean';
-    const flag = given.find(({ name, value }) => isFlag(name) && value !== undefined);
+    const flag = named.find(({ name, value }) => isFlag(name) && value !== undefined);
     if (flag !== undefined) throw new UsageError(`Option '${flag.rawName}' does not take an argument`);
-    const bare = given.find((one) => !isFlag(one.name) && !one.inlineValue && /^-./.test(one.value ?? '--'));
+    const bare = named.find((one) => !isFlag(one.name) && !one.inlineValue && /^-./.test(one.value ?? '--'));
     throw new UsageError(`Option '${bare?.rawName}' needs an argument; write =VALUE for one that begins with a dash`);
   }
 }
@@ -292,6 +311,15 @@ function origin(value: string): string {
 function unprovenPath(value: string): string {
   if (!/^\/v1\/[!-~]+$/.test(value)) throw new UsageError(`--unproven-path ${value}: not a path under /v1/`);
   return value;
+}
+
+/** As GitHub allows them: each part may be left out. */
+const RELEASE = /^([A-Za-z0-9][A-Za-z0-9-]{0,38}\/[A-Za-z0-9._-]{1,100})?(?:@([A-Za-z0-9][A-Za-z0-9._+-]{0,99}))?$/;
+
+function releaseNamed(value: string): Arguments['release'] {
+  const [whole, repository = null, tag = null] = RELEASE.exec(value) ?? [];
+  if (whole === undefined) throw new UsageError(`--release ${value}: not OWNER/REPO, OWNER/REPO@TAG or @TAG`);
+  return { repository, tag };
 }
 
 const MAX_REPORT_DATA_DIGITS = 128;

@@ -43,7 +43,7 @@ const PROCESSORS = {
 } as const;
 
 /** The options that only a processor's evidence can meet: what they name must be found. */
-const OF_PROCESSORS = ['session', 'challenge', 'product', 'tcb', 'chip', 'demand', 'reference', 'weights'];
+const OF_PROCESSORS = ['session', 'challenge', 'product', 'tcb', 'chip', 'demand', 'reference', 'weights', 'release'];
 
 /** What commands take that check more than one kind, or none. */
 const ALSO: Readonly<Partial<Record<Arguments['command'], readonly Arguments['command'][]>>> = {

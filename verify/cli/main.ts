@@ -42,11 +42,12 @@ function troubleIn(error: unknown): string[] {
 }
 
 async function run(argv: readonly string[], more: readonly OwnCommand[]): Promise<number> {
-  const args = readArguments(argv, more);
-  if ('shell' in args || 'print' in args) return printRequested(args, [...COMMANDS, ...more]);
-  if (args.run !== null) return args.run(args, env);
+  const read = readArguments(argv, more);
+  if ('shell' in read || 'print' in read) return printRequested(read, [...COMMANDS, ...more]);
+  if (read.run !== null) return read.run(read, env);
+  if (read.command !== 'proxy') refuseOldClock(read.at);
+  const args = await withRelease(read);
   if (args.command === 'proxy') return serve(args);
-  refuseOldClock(args.at);
   if (args.command === 'verify' && isMany(args.file)) return verifyFiles(args);
   const input = readInput(args.file);
   const kind = fileKindOf(input);
@@ -78,6 +79,13 @@ function printRequested(request: Request, all: readonly Command[]): number {
   else if (request.print === 'version') console.log(VERSION);
   else console.log(request.command === null ? usage(all) : usageOf(request.command));
   return 0;
+}
+
+/** Only where --release is given is its code loaded. */
+async function withRelease(args: Arguments): Promise<Arguments> {
+  if (args.release === null) return args;
+  const { releaseOptions } = await import('./release.ts');
+  return { ...args, released: await releaseOptions(args, args.quiet ? () => {} : onFetch) };
 }
 
 /** Only this command loads the code that seals. */
@@ -139,6 +147,10 @@ async function fetchCollateral(args: Arguments, kind: FileKind, input: string | 
     ...(isAnswer(kind) ? {} : { policy: {} }),
     collateral,
   });
+  if (args.released !== null && args.released.bundle !== null) {
+    const { keepRelease } = await import('./release.ts');
+    kept.push(keepRelease(args.released, args.into ?? '.'));
+  }
   fetched();
   print(args, report, () => printReport(report, kind, printingOf(args, input, report)));
   console.error(`${kept.length} files in ${plain(args.into ?? '.')}`);

@@ -65,6 +65,7 @@ export function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
       requiredChecks: demandsProcessor(args) ? ['cpu_form'] : [],
     },
     cpu: cpuOptions(args),
+    ...(args.released === null ? {} : { release: args.released }),
     expected: {
       ...(args.challenge === null ? {} : { challenge: args.challenge }),
       ...(args.nonce === null ? {} : { nonce: args.nonce }),
@@ -79,10 +80,10 @@ export function optionsOf(args: Arguments, notify = onFetch): VerifyOptions {
 
 /** The least level that is accepted. Evidence and sessions are about no answer: any level of them passes. */
 function leastLevel(args: Arguments): Level {
-  const { command, requireLevel, allowSimulated, reference, weights, products, tcb, chips, demands } = args;
+  const { command, requireLevel, allowSimulated, reference, weights, release, products, tcb, chips, demands } = args;
   if (requireLevel !== null) return requireLevel;
   if (command === 'evidence' || command === 'session' || allowSimulated !== null) return 'none';
-  if (reference !== null || weights !== null) return 'measured';
+  if ([reference, weights, release].some((one) => one !== null)) return 'measured';
   return [products, tcb, chips, demands].some((list) => list.length > 0) ? 'gpu+cpu' : 'gpu';
 }
 

@@ -1,6 +1,8 @@
 // The report for people: what was found in about ten lines, or every check with all statements, and a verdict with what to do next.
 import { styleText } from 'node:util';
 import type { Check } from '../common/checks.ts';
+import type { ReleaseClaims } from '../common/release-options.ts';
+import { releaseSentence } from '../cpu/words.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu.ts';
 import type { Claims, Level, VerificationReport } from '../index.ts';
 import { ageInWords } from '../policy/verdict.ts';
@@ -65,16 +67,37 @@ function counted(checks: readonly Check[]): string {
 
 /** Who signed what, with which software, when. */
 function factsOf({ valid, level, checks, claims }: VerificationReport, kind: FileKind, at: Date): Facts {
-  const { time, devices, cpu, token } = claims;
+  const { time, devices, cpu, token, release } = claims;
+  const shown = releaseShown(claims);
   if (devices.length === 0 && cpu === null && token === null) return [];
   return [
     ['signed by', signersIn(claims)],
     ['signed', signedIn(claims, kind, checks)],
-    ['software', softwareIn(cpu)],
+    ['software', shown ?? softwareIn(cpu)],
     ...weightsIn(cpu),
+    ...(release === undefined ? [] : [['status', statusIn(release)] as const]),
     ...(time === null ? [] : [['time', `${time}, ${ageInWords(time, at)} (by the gateway's clock)`] as const]),
-    ...(valid ? [['level', LEVEL_WORDS[level]] as const] : []),
+    ...(valid
+      ? [['level', level === 'measured' && shown !== null ? `measured: ${shown}` : LEVEL_WORDS[level]] as const]
+      : []),
   ];
+}
+
+/** The release whose list the guest is on, in words; null where there is none. */
+function releaseShown({ cpu, release }: Claims): string | null {
+  const { software } = cpu ?? {};
+  if (software == null || release === undefined || software.release !== release.statement_sha256) return null;
+  return releaseSentence(release, software.launch);
+}
+
+/** What is known of its standing. */
+function statusIn({ tag, status }: ReleaseClaims): string {
+  if (status === null) return 'not to be relied on';
+  const { state, time, current, withdrawn_later: later } = status;
+  if (state === 'absent') return 'absent: nobody shows whether the release was withdrawn';
+  const now = current === tag ? 'the current release' : `not the current release, which is ${current}`;
+  const withdrawn = later === null ? '' : `; WITHDRAWN later: ${later}`;
+  return `${state}, of ${time}: ${now}${withdrawn}`;
 }
 
 function signersIn({ devices, cpu, token, simulated }: Claims): string {
@@ -237,6 +260,9 @@ function claimLines(claims: Claims, at: Date): string[] {
       `            launch measurement ${claims.cpu.measurement}`,
       ...(claims.cpu.software === null ? [] : [`            software ${softwareLine(claims.cpu.software)}`]),
       ...weightsIn(claims.cpu).map(([name, words]) => `            ${name} ${words}`),
+      ...(claims.release === undefined
+        ? []
+        : [`  release   ${claims.release.tag} of ${claims.release.repository}, status ${statusIn(claims.release)}`]),
     );
   return out.length === 1 ? ['claims: none'] : out;
 }

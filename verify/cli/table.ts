@@ -136,6 +136,19 @@ const WEIGHTS: Option = {
   value: 'FILE|ROOT',
   text: 'the weights that the launch file must name: weights.json or their verity root. An answer must then be of level measured, for which --reference names the software',
 };
+const RELEASE: readonly Option[] = [
+  {
+    name: 'release',
+    value: '[OWNER/REPO][@TAG]',
+    text: 'take the list of --reference from this signed release: an answer must then be of level measured. Without @TAG any that a fresh status does not withdraw',
+  },
+  { name: 'trusted-root', value: 'FILE', text: 'of --release: a Sigstore trusted root in place of the public one' },
+];
+const RELEASE_FROM: Option = {
+  name: 'gateway',
+  value: 'URL',
+  text: 'of --release: ask this service for the release and its status, and not GitHub',
+};
 const REPORT_DATA: Option = {
   name: 'report-data',
   value: 'HEX',
@@ -155,12 +168,26 @@ export const COMMANDS: readonly Command[] = [
     name: 'verify',
     operands: 'FILE',
     text: 'check an answer: a saved answer or stream, or its attestation; or all of a folder or of a file of lines (.jsonl)',
-    options: [...EXCHANGE, ...GPU, BUNDLE, ...SESSION, CHALLENGE, DEVICE, ...POLICY, ...PROCESSOR, WEIGHTS, ...OUTPUT],
+    options: [
+      ...EXCHANGE,
+      ...GPU,
+      BUNDLE,
+      ...SESSION,
+      CHALLENGE,
+      DEVICE,
+      ...POLICY,
+      ...PROCESSOR,
+      WEIGHTS,
+      ...RELEASE,
+      RELEASE_FROM,
+      ...OUTPUT,
+    ],
     examples: [
       'countersign verify answer.json',
       'countersign verify answer.json --request request.json --max-age 300',
       'countersign verify answer.json --allow-simulated run/simulated-root/root.pem',
       'countersign verify answers/2026-11 --bundle bundles',
+      'countersign verify answer.json --release OWNER/REPO --gateway https://gateway.example',
       'curl -sN … | countersign verify - --request request.json --quiet && echo proven',
     ],
   },
@@ -182,7 +209,17 @@ export const COMMANDS: readonly Command[] = [
     name: 'session',
     operands: 'FILE',
     text: 'check a session by itself: what GET /v1/attestation/session returned',
-    options: [...GPU, CHALLENGE, DEVICE, ...POLICY.slice(0, 1), ...PROCESSOR, WEIGHTS, ...OUTPUT],
+    options: [
+      ...GPU,
+      CHALLENGE,
+      DEVICE,
+      ...POLICY.slice(0, 1),
+      ...PROCESSOR,
+      WEIGHTS,
+      ...RELEASE,
+      RELEASE_FROM,
+      ...OUTPUT,
+    ],
     examples: ['countersign session session.json --challenge "$challenge"'],
   },
   {
@@ -196,6 +233,8 @@ export const COMMANDS: readonly Command[] = [
       ...SERVICES,
       AT,
       ...WITHOUT,
+      ...RELEASE,
+      RELEASE_FROM,
       VERBOSE,
       JSON_OUTPUT,
     ],
@@ -234,7 +273,7 @@ export const COMMANDS: readonly Command[] = [
       {
         name: 'min-level',
         value: 'LEVEL',
-        text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference names the software; with --plain as of `verify --require-level`. With less, anybody who runs that machine may read them',
+        text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference or --release names the software; with --plain as of `verify --require-level`. With less, anybody who runs that machine may read them',
         among: LEVELS,
       },
       {
@@ -274,6 +313,7 @@ export const COMMANDS: readonly Command[] = [
       DEVICE,
       ...PROCESSOR,
       WEIGHTS,
+      ...RELEASE,
     ],
     examples: [
       'countersign proxy --gateway https://gateway.example --reference reference.json --api-key-file key --without-challenge',
@@ -303,5 +343,8 @@ export const EXIT_STATUS: readonly (readonly [status: number, text: string])[] =
   ],
   [1, 'invalid, of several any; or a replay that differs; a session that the proxy does not seal to'],
   [2, 'usage: the command line, a file that cannot be read, a service that cannot be reached'],
-  [3, 'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral, no bundle)'],
+  [
+    3,
+    'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral, no bundle, no release)',
+  ],
 ];

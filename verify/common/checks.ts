@@ -41,11 +41,24 @@ export const CPU_CHECKS = [
   'cpu_software',
   'cpu_weights',
 ] as const;
+/** The checks of a release, where the caller names one. They run before those of a processor's evidence, which is compared with its list. */
+export const RELEASE_CHECKS = ['release', 'release_status'] as const;
 /** The check of a compact attestation's bundle runs after `form`. */
-export type CheckName = (typeof CHECKS)[number] | 'bundle' | (typeof CPU_CHECKS)[number];
+export type CheckName =
+  | (typeof CHECKS)[number]
+  | 'bundle'
+  | (typeof RELEASE_CHECKS)[number]
+  | (typeof CPU_CHECKS)[number];
 
 /** Every name, in the order in which checks are reported. */
-export const ORDER: readonly CheckName[] = ['form', 'bundle', ...CHECKS.slice(1, -1), ...CPU_CHECKS, 'policy'];
+export const ORDER: readonly CheckName[] = [
+  'form',
+  'bundle',
+  ...CHECKS.slice(1, -1),
+  ...RELEASE_CHECKS,
+  ...CPU_CHECKS,
+  'policy',
+];
 
 /** The reasons why a check fails. A closed list: programs branch on it, and every code is documented in docs/errors.md. */
 export const FAILURE_CODES = [
@@ -122,6 +135,41 @@ export const FAILURE_CODES = [
   'software_mismatch',
   'weights_missing',
   'weights_mismatch',
+  'release_unavailable',
+  'release_too_large',
+  'release_malformed',
+  'release_unsupported',
+  'release_untrusted',
+  'release_root_expired',
+  'release_log_ended',
+  'release_time_invalid',
+  'release_time_ahead',
+  'release_certificate_invalid',
+  'release_certificate_expired',
+  'release_sct_invalid',
+  'release_entry_mismatch',
+  'release_proof_invalid',
+  'release_checkpoint_invalid',
+  'release_signature_invalid',
+  'release_issuer_mismatch',
+  'release_repository_mismatch',
+  'release_id_mismatch',
+  'release_ref_mismatch',
+  'release_tag_mismatch',
+  'release_event_mismatch',
+  'release_runner_mismatch',
+  'release_workflow_mismatch',
+  'release_identity_mismatch',
+  'release_commit_mismatch',
+  'release_statement_malformed',
+  'release_subject_duplicate',
+  'release_subject_mismatch',
+  'release_list_malformed',
+  'release_status_unavailable',
+  'release_status_malformed',
+  'release_status_stale',
+  'release_withdrawn',
+  'release_not_shown',
 ] as const;
 export type FailureCode = (typeof FAILURE_CODES)[number];
 
@@ -131,6 +179,8 @@ const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
   'token_key_unavailable',
   'collateral_unavailable',
   'bundle_unavailable',
+  'release_unavailable',
+  'release_status_unavailable',
 ]);
 
 /** Whether a check failed only because a service or a folder lacks what it needs: it found nothing wrong. */

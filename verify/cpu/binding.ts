@@ -16,7 +16,7 @@ import { inputOf, parseChain, parseEvidence } from '../gpu/device-evidence.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { parseCpu } from './cpu-member.ts';
-import type { CpuClaims, CpuContext, CpuVerifyOptions, VerifiedSession } from './cpu-options.ts';
+import type { CpuClaims, CpuContext, ReleasedCpuOptions, VerifiedSession } from './cpu-options.ts';
 import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, skipCpuEvidence } from './verify-cpu.ts';
 import { checkWeights } from './weights.ts';
 import { type CpuWords, NO_WORDS, wordsOf } from './words.ts';
@@ -86,7 +86,7 @@ export async function checkAnswerCpu(
   member: object | undefined,
   answer: Answer,
   expected: Pick<SessionExpected, 'session' | 'challenge'>,
-  options: CpuVerifyOptions,
+  options: ReleasedCpuOptions,
 ): Promise<CpuFindings> {
   const { context } = readCpuOptions(options);
   const { session, challenge } = expected;
@@ -110,7 +110,7 @@ export async function checkCpu(
   expected: SessionExpected,
   context: CpuContext,
 ): Promise<CpuFindings> {
-  const claims = await checkBound(list, form, answer.timestamp, expected, context);
+  const claims = attributed(await checkBound(list, form, answer.timestamp, expected, context), context, list);
   // Both checks run only where the form was read: `form` is not null in them.
   const session = form?.session as Session;
   await list.run('cpu_devices', ['cpu_binding', 'report_form'], () => checkDevices(session, answer.evidence));
@@ -124,9 +124,18 @@ export async function checkCpu(
   await list.run('cpu_weights', ['cpu_software', 'cpu_devices', ...(answered ? (['cpu_answer'] as const) : [])], () =>
     checkWeights(context.weights, bound?.software ?? null),
   );
-  const { ownRoots } = context;
+  const { ownRoots, release } = context;
   const challenged = expected.challenge !== undefined;
-  return { claims, words: bound === null ? NO_WORDS : wordsOf(list, bound, { answered, ownRoots, challenged }) };
+  return {
+    claims,
+    words: bound === null ? NO_WORDS : wordsOf(list, bound, { answered, ownRoots, challenged, release }),
+  };
+}
+
+/** Where the guest was compared with a release's list just now, its software names the release. */
+function attributed(claims: CpuClaims | null, { release }: CpuContext, list: CheckList): CpuClaims | null {
+  if (release === null || claims?.software == null || !list.passed('cpu_measurement')) return claims;
+  return { ...claims, software: { ...claims.software, release: release.statement_sha256 } };
 }
 
 /** Whether a processor's evidence is bound to the devices, and to the response where there is one. */

@@ -3,10 +3,10 @@ import type { CpuType } from '../../proto/attestation/attestation.ts';
 import type { Weights } from '../../proto/attestation/launch.ts';
 import type { Check } from '../common/checks.ts';
 import { type Names, type Part, refuseUnknown } from '../common/known-options.ts';
+import type { ReleaseClaims } from '../common/release-options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import type { Product, SnpTcb, SnpTcbPart } from './evidence/snp-report.ts';
 
-export { PRODUCTS } from './evidence/snp-report.ts';
 export type { CpuType, Product, SnpTcb, SnpTcbPart, Weights };
 
 /** Intel's words for a platform's state; `NotSupported`: no level of the TCB info is met. */
@@ -104,6 +104,12 @@ export interface CpuVerifyOptions {
   readonly stopAtFailure?: boolean | undefined;
 }
 
+/** As verifications of answers and sessions set them. */
+export interface ReleasedCpuOptions extends CpuVerifyOptions {
+  /** The release whose list `reference` is. */
+  readonly release?: ReleaseClaims | undefined;
+}
+
 /** Those of them that a verification of a whole attestation or session takes; it has all others itself. */
 export type CpuPartOptions = Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference' | 'weights'>;
 
@@ -166,6 +172,8 @@ export interface CpuContext {
   readonly withoutRevocation: boolean;
   /** null: which software runs is not compared. */
   readonly reference: CpuReference | null;
+  /** The release whose list it is; null: it is the caller's own. */
+  readonly release: ReleaseClaims | null;
   /** The expected verity root; null: any weights. */
   readonly weights: string | null;
   /** Whether the caller's roots stand in place of AMD's and Intel's. */
@@ -210,6 +218,8 @@ export interface CpuSoftware {
   readonly model: Weights | null;
   /** What the caller's reference value leaves out, in words. */
   readonly uncompared: string | null;
+  /** SHA-256 of the release's statement, where the list is that of a release. */
+  readonly release?: string;
 }
 
 /** A verified session, for the attestations that name it instead of carrying it. `verifySession` returns it. */

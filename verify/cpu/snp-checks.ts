@@ -7,15 +7,8 @@ import { isIssuedBy, trustedPath } from '../x509/chain.ts';
 import { type Crl, isRevoked, parseCrl } from '../x509/crl.ts';
 import { DerError, integer, readOne, TAG } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
-import {
-  type CpuContext,
-  type CpuPolicy,
-  PRODUCTS,
-  type Product,
-  type SnpTcb,
-  type SnpTcbPart,
-} from './cpu-options.ts';
-import { type SnpReport, TCBS, tcbOf } from './evidence/snp-report.ts';
+import type { CpuContext, CpuPolicy, Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
+import { PRODUCTS, type SnpReport, TCBS, tcbOf } from './evidence/snp-report.ts';
 
 /** A verified path: leaf, ASK or ASVK, ARK. */
 export interface AmdPath {

@@ -23,6 +23,7 @@ import {
   type CpuReport,
   type CpuSoftware,
   type CpuVerifyOptions,
+  type ReleasedCpuOptions,
   refuseUnknownCpuOptions,
 } from './cpu-options.ts';
 import {
@@ -104,7 +105,7 @@ interface Binding {
 const REPORT_DATA_BYTES = 64;
 
 /** @throws {TypeError} naming the option that cannot be used. */
-export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext; binding: Binding | null } {
+export function readCpuOptions(options: ReleasedCpuOptions): { context: CpuContext; binding: Binding | null } {
   const { at = new Date(), roots = {}, simulatedRoots, policy = {}, collateral = {}, without = {} } = options;
   const { reportData } = options.expected ?? {};
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
@@ -119,6 +120,7 @@ export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext
     collateral,
     withoutRevocation: without.revocation === true,
     reference: options.reference === undefined ? null : readReference(options.reference),
+    release: options.release ?? null,
     weights: options.weights === undefined ? null : readWeights(options.weights),
     ownRoots: options.roots !== undefined,
   };

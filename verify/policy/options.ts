@@ -6,11 +6,13 @@ import { equal, isDigest, toHex } from '../common/bytes.ts';
 import type { Check, CheckName, Limits } from '../common/checks.ts';
 import { type Names, type Part, refuseUnknown } from '../common/known-options.ts';
 import { LruMap } from '../common/lru.ts';
+import type { ReleaseClaims, ReleaseOptions } from '../common/release-options.ts';
 import {
   CPU_PART_OPTIONS,
   type CpuClaims,
   type CpuPartOptions,
-  type CpuVerifyOptions,
+  type CpuReference,
+  type ReleasedCpuOptions,
   refuseUnknownCpuOptions,
   type VerifiedSession,
 } from '../cpu/cpu-options.ts';
@@ -40,6 +42,8 @@ export interface VerifyOptions {
   readonly policy?: Policy | undefined;
   /** For the processor's evidence: roots in place of AMD's and Intel's, the caller's collateral, policy and reference values. */
   readonly cpu?: CpuPartOptions | undefined;
+  /** A release whose list stands in place of `cpu.reference`: the answer must then be of a guest on it. */
+  readonly release?: ReleaseOptions | undefined;
   /** A session that `verifySession` verified, for attestations that name it and carry neither it nor a bundle. */
   readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
   /** Where compact attestations find their bundles; without it there are none. */
@@ -134,6 +138,8 @@ export interface Claims {
   readonly devices: readonly DeviceClaims[];
   /** null: no processor's evidence. */
   readonly cpu: CpuClaims | null;
+  /** The release that the caller named, where its check passed. */
+  readonly release?: ReleaseClaims;
 }
 
 /** The result for a program to print or keep: plain JSON. */
@@ -262,9 +268,14 @@ function pem(text: string, name: string): readonly Certificate[] {
   }
 }
 
-/** The options of the processor's evidence. */
-export function cpuOptionsOf({ at, options: { simulatedRoot, without, cpu } }: Context): CpuVerifyOptions {
-  return { ...cpu, at, simulatedRoots: simulatedRoot, without };
+/** The options of the processor's evidence. @throws {TypeError} for two lists. */
+export function cpuOptionsOf(
+  { at, options: { simulatedRoot, without, cpu, release: named } }: Context,
+  release: { readonly reference: CpuReference; readonly claims: ReleaseClaims } | null = null,
+): ReleasedCpuOptions {
+  if (named !== undefined && cpu?.reference !== undefined) throw new TypeError('release and cpu.reference: only one');
+  const list = release === null ? {} : { reference: release.reference, release: release.claims };
+  return { ...cpu, ...list, at, simulatedRoots: simulatedRoot, without };
 }
 
 // The names of the options.
@@ -279,6 +290,7 @@ export const VERIFY_OPTIONS: Names<VerifyOptions> = {
   expected: true,
   policy: true,
   cpu: true,
+  release: true,
   session: true,
   bundles: true,
   nrasKeys: true,

@@ -1,6 +1,7 @@
 // The verdict in words (the level, the proven and the unproven statements), and the check of the relying party's policy.
 import { MAX_LEAVES } from '../../proto/attestation/batch.ts';
 import { CheckFailure, type CheckList, type Outcome, seen, skipped } from '../common/checks.ts';
+import type { ReleaseClaims } from '../common/release-options.ts';
 import type { CpuFindings } from '../cpu/binding.ts';
 import { type DeviceClaims, leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
 import { type Claims, type Context, LEVELS, type Level, type TokenClaims, type VerificationReport } from './options.ts';
@@ -17,6 +18,8 @@ export interface Findings {
   readonly timestamp: number | null;
   /** The processor beside these devices, and the sentences about it; null without one. */
   readonly cpu: CpuFindings | null;
+  /** The release that the caller named; null where there is none, or its check failed. */
+  readonly release: ReleaseClaims | null;
   /** The kind of data that the devices signed. */
   readonly about: 'exchange' | 'nonce' | 'session';
   readonly nvidia: Context['nvidia'];
@@ -25,7 +28,7 @@ export interface Findings {
 }
 
 export function concluded(findings: Findings): VerificationReport {
-  const { list, devices, token, nonce, batch, timestamp, cpu } = findings;
+  const { list, devices, token, nonce, batch, timestamp, cpu, release } = findings;
   const valid = list.valid;
   const simulated = isSimulated(findings);
   const claims: Claims = {
@@ -36,6 +39,7 @@ export function concluded(findings: Findings): VerificationReport {
     token,
     devices: devices.map((device) => device.claims),
     cpu: cpu?.claims ?? null,
+    ...(release === null ? {} : { release }),
   };
   return {
     valid,
@@ -200,7 +204,7 @@ function checkAccepted(devices: readonly VerifiedDevice[], accepted: readonly st
 /** The tolerance between the gateway's clock and ours, by default. */
 const SKEW_SECONDS = 300;
 
-/** @throws {CheckFailure} too_old, policy_refused, device_not_accepted */
+/** @throws {CheckFailure} too_old, policy_refused, device_not_accepted, release_not_shown */
 export function checkPolicy(findings: Findings, { at, options }: Context): Outcome<true> {
   const { list, timestamp, batch } = findings;
   const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [], minLevel = 'none' } = options.policy ?? {};
@@ -227,6 +231,9 @@ export function checkPolicy(findings: Findings, { at, options }: Context): Outco
   for (const name of requiredChecks)
     if (name !== 'policy' && !list.passed(name))
       throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
+  const { release, cpu } = findings;
+  if (release !== null && !(isBound(findings) && cpu?.claims?.software?.release === release.statement_sha256))
+    throw new CheckFailure('release_not_shown', 'no guest of the release that the caller named is shown');
   const level = levelOf(findings);
   if (LEVELS.indexOf(level) < LEVELS.indexOf(minLevel))
     throw new CheckFailure('policy_refused', `the level is ${level}; the caller accepts ${minLevel} or more`);

@@ -12,6 +12,8 @@ type ImportedKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const keys = new LruMap<string, Promise<ImportedKey>>(MAX_KEYS);
 
+export type Hash = 'SHA-256' | 'SHA-384' | 'SHA-512';
+
 /** `curve` null: an RSA key. */
 export interface PublicKey {
   readonly spki: Uint8Array;
@@ -34,7 +36,7 @@ function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384' | null): Promise<I
 /** Whether `signature` over `data` (raw r ‖ s, as SPDM and JWS write it) verifies under the key. False for an invalid key too. */
 export async function ecdsaVerifyRaw(
   key: PublicKey,
-  hash: 'SHA-256' | 'SHA-384',
+  hash: Hash,
   signature: Uint8Array,
   data: Uint8Array,
 ): Promise<boolean> {
@@ -50,7 +52,7 @@ export async function ecdsaVerifyRaw(
 /** The same for DER of ECDSA-Sig-Value (RFC 3279 §2.2.3), as X.509 and OCSP write it. */
 export async function ecdsaVerify(
   key: PublicKey,
-  hash: 'SHA-256' | 'SHA-384',
+  hash: Hash,
   signature: Uint8Array,
   data: Uint8Array,
 ): Promise<boolean> {

@@ -53,7 +53,10 @@ CPU_CHECKS: tuple[str, ...] = (
 )
 """Of a processor's evidence, where there is some; they run after `topology` and before `policy`."""
 
-_ORDER = ("form", "bundle", *CHECKS[1:-1], *CPU_CHECKS, "policy")
+RELEASE_CHECKS: tuple[str, ...] = ("release", "release_status")
+"""Of a release, where the caller names one; they run before those of a processor's evidence, which is compared with its list."""
+
+_ORDER = ("form", "bundle", *CHECKS[1:-1], *RELEASE_CHECKS, *CPU_CHECKS, "policy")
 """Every name, in the order in which checks are reported. The check of a compact attestation's bundle runs after `form`."""
 _RANK = {name: rank for rank, name in enumerate(_ORDER)}
 
@@ -131,6 +134,41 @@ FailureCode = Literal[
     "software_mismatch",
     "weights_missing",
     "weights_mismatch",
+    "release_unavailable",
+    "release_too_large",
+    "release_malformed",
+    "release_unsupported",
+    "release_untrusted",
+    "release_root_expired",
+    "release_log_ended",
+    "release_time_invalid",
+    "release_time_ahead",
+    "release_certificate_invalid",
+    "release_certificate_expired",
+    "release_sct_invalid",
+    "release_entry_mismatch",
+    "release_proof_invalid",
+    "release_checkpoint_invalid",
+    "release_signature_invalid",
+    "release_issuer_mismatch",
+    "release_repository_mismatch",
+    "release_id_mismatch",
+    "release_ref_mismatch",
+    "release_tag_mismatch",
+    "release_event_mismatch",
+    "release_runner_mismatch",
+    "release_workflow_mismatch",
+    "release_identity_mismatch",
+    "release_commit_mismatch",
+    "release_statement_malformed",
+    "release_subject_duplicate",
+    "release_subject_mismatch",
+    "release_list_malformed",
+    "release_status_unavailable",
+    "release_status_malformed",
+    "release_status_stale",
+    "release_withdrawn",
+    "release_not_shown",
 ]
 """Why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md."""
 
@@ -141,6 +179,8 @@ UNAVAILABLE: frozenset[str] = frozenset(
         "token_key_unavailable",
         "collateral_unavailable",
         "bundle_unavailable",
+        "release_unavailable",
+        "release_status_unavailable",
     }
 )
 """Codes of checks that could not run: nothing was found wrong."""
