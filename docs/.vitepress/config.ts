@@ -48,6 +48,7 @@ export default defineConfig({
           { text: 'How it works', link: '/how-it-works' },
           { text: 'Clients', link: '/clients' },
           { text: 'Verify', link: '/verify' },
+          { text: 'Releases', link: '/releases' },
           { text: 'Sealed prompts', link: '/sealed' },
         ],
       },
