@@ -25,7 +25,7 @@ describe('the workflow', () => {
     };
     const text = readFileSync(FILE, 'utf8');
     expect(lint(text)).toEqual({ status: 0, stdout: '' });
-    for (const other of ['ci', 'nightly'])
+    for (const other of ['ci', 'nightly', 'release-status', 'release-watch'])
       expect([other, lint(readFileSync(join(dirname(FILE), `${other}.yml`), 'utf8'))]).toEqual([
         other,
         { status: 0, stdout: '' },
@@ -50,8 +50,10 @@ describe('the workflow', () => {
       ['test', []],
       ['packages', []],
       ['images', ['id-token', 'packages']],
+      ['reference', []],
     ]);
-    for (const job of ['chart', 'npm', 'pypi', 'github']) expect(may(job)).toContainEqual(['id-token', 'write']);
+    for (const job of ['attest', 'chart', 'npm', 'pypi', 'github'])
+      expect(may(job)).toContainEqual(['id-token', 'write']);
   });
 
   it('publishes after everything is built and tested, and the release last', () => {
@@ -60,10 +62,12 @@ describe('the workflow', () => {
       test: [],
       packages: ['test'],
       images: ['test'],
+      reference: ['images'],
+      attest: ['reference'],
       npm: ['packages', 'images'],
       chart: ['packages', 'images'],
       pypi: ['packages', 'images'],
-      github: ['npm', 'pypi', 'chart'],
+      github: ['npm', 'pypi', 'chart', 'attest'],
     });
   });
 
@@ -200,6 +204,13 @@ describe('a release', () => {
         writeFileSync(join(folder.path, `all/image-${target}/${target}`), name);
       }
       cpSync(released(), join(folder.path, 'all/packages'), { recursive: true });
+      const list = join(folder.path, 'all/release-list');
+      mkdirSync(list);
+      const weights = [{ name: 'org/model@1', verity_root: 'ab'.repeat(32) }];
+      writeFileSync(join(list, 'statement.json'), JSON.stringify({ predicate: { weights } }));
+      writeFileSync(join(list, 'image'), 'roothash=00\n');
+      for (const name of ['launch.json', 'reference.json', 'release.sigstore.json', 'pinned.json'])
+        writeFileSync(join(list, name), '{}');
     });
 
     it('as a chart that names the images by digest, signed', async () => {
@@ -293,7 +304,8 @@ describe('a release', () => {
       const where = { cwd: folder.path, env, programs: { go, gh: logged('gh') } };
       expect(runStep('github', 'Sign the checksums', where)).toMatchObject({ status: 0 });
       expect(runStep('github', 'Publish the release', where)).toMatchObject({ status: 0 });
-      const [, sign, release] = calls();
+      const [, sign, release, status] = calls();
+      expect(status).toBe('gh workflow run release-status.yml --ref main');
       expect(sign).toBe('cosign sign-blob --yes --bundle SHA256SUMS.sigstore.json SHA256SUMS');
       const files = readdirSync(join(folder.path, 'all/packages/files')).map((file) => `all/packages/files/${file}`);
       expect(files).toHaveLength(6);
@@ -305,8 +317,12 @@ describe('a release', () => {
       ).toEqual(files.sort());
       expect(release).toContain(`gh release create ${TAG} --verify-tag --title ${TAG} --notes-file`);
       expect(release).not.toContain('--prerelease');
+      for (const name of ['launch.json', 'reference.json', 'release.sigstore.json', 'compose.json'])
+        expect(release?.split(' ')).toContain(`list/${name}`);
       const notes = readFileSync(join(folder.path, 'all/packages/notes.md'), 'utf8');
       expect(notes).toContain(`\n### Images and chart\n\n- \`ghcr.io/${REPOSITORY}-gateway:${version}@sha256:000`);
+      expect(notes).toContain('- `roothash=00`\n- weights org/model@1: abab');
+      expect(notes).toMatch(/- statement `[0-9a-f]{64}`\n/);
     });
 
     it('nowhere when a file is not the one that was built', () => {

@@ -27,6 +27,8 @@ interface Workflow {
 
 export const FILE = join(ROOT, '.github/workflows/release.yml');
 export const workflow = parse(readFileSync(FILE, 'utf8')) as Workflow;
+/** Of another file beside it. */
+export const workflowIn = (name: string): Workflow => parse(readFileSync(join(FILE, '..', name), 'utf8')) as Workflow;
 
 export interface Where {
   readonly cwd: string;
@@ -45,11 +47,11 @@ const NOWHERE = {
 };
 
 /** Runs a step by its job and name. Values that GitHub fills in come from `env`, and one that is missing is an error. */
-export function runStep(job: string, name: string, { cwd, env, programs = {} }: Where) {
-  const { steps = [], env: ofJob } = workflow.jobs[job] ?? {};
+export function runStep(job: string, name: string, { cwd, env, programs = {} }: Where, of = workflow) {
+  const { steps = [], env: ofJob } = of.jobs[job] ?? {};
   const step = steps.find((one) => one.name === name);
   if (step?.run === undefined) throw new TypeError(`${job} has no step ${name} that runs`);
-  const stated = Object.entries({ ...workflow.env, ...ofJob, ...step.env });
+  const stated = Object.entries({ ...of.env, ...ofJob, ...step.env });
   const fixed = Object.fromEntries(stated.filter(([, value]) => !value.includes('${{')));
   for (const [key, value] of stated)
     if (value.includes('${{') && !(key in env)) throw new TypeError(`${name} is given no ${key}`);
