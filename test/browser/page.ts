@@ -36,6 +36,8 @@ const verify = subtle.verify.bind(subtle);
 globalThis.signatures = 0;
 subtle.verify = (...args) => { globalThis.signatures++; return verify(...args); };
 globalThis.appraise = (spec) => appraise(verifier, spec);
+globalThis.releaseCode = (options, { at, answered = at }) =>
+  verifier.verifyRelease(options, { at: new Date(at), answered: new Date(answered) }).then(() => null, ({ code }) => code);
 `;
 
 export async function openVerifierPage(executablePath: string): Promise<VerifierPage> {

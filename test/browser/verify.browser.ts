@@ -1,6 +1,7 @@
 // The verifier in a real browser: the same bundle a page would load, over the same evidence, with the same results.
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { vectorsPresent } from '../support/vectors.ts';
+import { optionsOf, releaseVectors } from '../verify/release/vectors.ts';
 import { appraise } from './appraise.ts';
 import { ownSpecs } from './own.ts';
 import { openVerifierPage, type VerifierPage } from './page.ts';
@@ -35,6 +36,12 @@ describe.skipIf(missing !== '')(`in Chromium${missing}`, () => {
     const failed = (here.checks as readonly verifier.Check[]).find(({ status }) => status === 'fail');
     expect(failed?.code ?? 'pass', failed?.detail).toBe(expected);
     expect(here.valid).toBe(expected === 'pass');
+  });
+
+  test.each(releaseVectors)('release: %s, as in Node', async (_, one) => {
+    const { expect: stated, options } = one;
+    const said = `globalThis.releaseCode(${JSON.stringify(optionsOf(one))}, ${JSON.stringify(options)})`;
+    expect(await opened.page.evaluate(said)).toBe('code' in stated ? stated.code : null);
   });
 
   test('it verified with WebCrypto, asked no network and raised no error', async () => {

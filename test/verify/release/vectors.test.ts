@@ -1,31 +1,13 @@
 // vectors/release/: every bundle and status has the claims or the code that its file states, in both languages.
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import type { ReleaseCase } from '../../../scripts/vectors/release-kit.ts';
 import { FAILURE_CODES } from '../../../verify/common/checks.ts';
 import { verifyRelease } from '../../../verify/release.ts';
+import { releaseVectors as cases, optionsOf } from './vectors.ts';
 
-const folder = fileURLToPath(new URL('../../../vectors/release/', import.meta.url));
-const root = readFileSync(join(folder, 'trusted-root.json'), 'utf8');
-const cases = readdirSync(join(folder, 'cases')).map((file): [string, ReleaseCase] => [
-  file.replace('.json', ''),
-  JSON.parse(readFileSync(join(folder, 'cases', file), 'utf8')) as ReleaseCase,
-]);
-
-function verify({ bundle, bundle_text, spaces = 0, status, options }: ReleaseCase) {
-  const { repository, tag, trusted_root, at, answered } = options;
-  return verifyRelease(
-    {
-      bundle: (bundle_text ?? JSON.stringify(bundle)) + ' '.repeat(spaces),
-      repository,
-      trustedRoot: trusted_root === undefined ? root : JSON.stringify(trusted_root),
-      ...(status === undefined ? {} : { status: JSON.stringify(status) }),
-      ...(tag === undefined ? {} : { tag }),
-    },
-    { at: new Date(at), ...(answered === undefined ? {} : { answered: new Date(answered) }) },
-  );
+function verify(one: ReleaseCase) {
+  const { at, answered = at } = one.options;
+  return verifyRelease(optionsOf(one), { at: new Date(at), answered: new Date(answered) });
 }
 
 describe('vectors of releases', () => {
