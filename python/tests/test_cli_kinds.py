@@ -53,6 +53,8 @@ def test_each_option_is_answered_or_refused_or_fails(kind: str, capsys: pytest.C
             assert re.fullmatch(rf"countersign: [^\n]*--{name}[ ,][^\n]*\nsee --help\n", err)
         elif outcome == "valid":
             assert (status, err) == (0, ""), (kind, name)
+        elif outcome == "incomplete":
+            assert (status, err) == (3, ""), (kind, name)
         else:
             found = re.search(r"^INVALID: (\w+)", out, re.M)
             assert (status, err, found is not None) == (1, "", True), (kind, name)

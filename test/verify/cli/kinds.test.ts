@@ -9,7 +9,7 @@ import { type Folder, temporaryFolder } from '../../support/harness.ts';
 
 type Kind = 'attestation' | 'answer' | 'event' | 'stream' | 'evidence' | 'amd' | 'intel' | 'session';
 
-/** `valid`, `usage`, or the code of the check that fails. */
+/** `valid`, `incomplete`, `usage`, or the code of the check that fails. */
 type Outcome = string;
 
 interface Pairs {
@@ -80,6 +80,7 @@ function expectOutcome({ status, stdout, stderr }: Ran, outcome: Outcome, name: 
     expect([status, stdout]).toEqual([2, '']);
     expect(stderr).toMatch(new RegExp(`^countersign: [^\\n]*--${name}[ ,'][^\\n]*\\nsee --help\\n$`));
   } else if (outcome === 'valid') expect([status, stderr]).toEqual([0, '']);
+  else if (outcome === 'incomplete') expect([status, stderr]).toEqual([3, '']);
   else {
     expect([status, stderr]).toEqual([1, '']);
     expect(/^INVALID: (\w+)/m.exec(stdout)?.[1]).toBe(outcome);
