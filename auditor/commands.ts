@@ -1,6 +1,7 @@
 // The commands of this room, which the command line has beside those of verify/cli/.
 import type { OwnCommand } from '../verify/cli/args.ts';
+import { AUDIT } from './audit/command.ts';
 import { REPLAY } from './replay.ts';
 import { SECRETS } from './secrets.ts';
 
-export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS];
+export const AUDITOR: readonly OwnCommand[] = [AUDIT, REPLAY, SECRETS];

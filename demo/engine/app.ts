@@ -11,13 +11,16 @@ import { Problem } from './problem.ts';
 import {
   chatRequestSchema,
   completionRequestSchema,
+  detokenizeRequestSchema,
   embeddingRequestSchema,
   messageRequestSchema,
   parse,
   responseRequestSchema,
+  tokenizeRequestSchema,
 } from './request.ts';
 import { responses } from './responses.ts';
 import { SHAPE } from './shape.ts';
+import { detokenize, tokenize } from './tokenize.ts';
 
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
 const MESSAGES = '/v1/messages';
@@ -44,6 +47,8 @@ export function createEngineApp(engines: readonly Engine[] = [createEngine()]): 
   serve('/v1/responses', responseRequestSchema, responses);
   serve(MESSAGES, messageRequestSchema, messages);
   serve('/v1/embeddings', embeddingRequestSchema, embeddings);
+  serve('/tokenize', tokenizeRequestSchema, tokenize);
+  serve('/detokenize', detokenizeRequestSchema, detokenize);
   app.notFound((c) => {
     throw new Problem(404, `There is no ${c.req.method} ${c.req.path} here.`, { code: 'not_found' });
   });

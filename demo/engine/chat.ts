@@ -1,9 +1,9 @@
 // POST /v1/chat/completions: the answer whole, or as it is made.
 import { eventStream, identity, usage } from './answer.ts';
-import { takeTurns } from './choices.ts';
+import { idsOf, takeTurns } from './choices.ts';
 import type { Engine } from './engine.ts';
 import { type FinishReason, readPrompt } from './generate.ts';
-import { chatLogprobs, type TokenLogprob } from './logprobs.ts';
+import { chatLogprobs, promptLogprobs, type TokenLogprob } from './logprobs.ts';
 import { chatPrompt } from './prompt.ts';
 import { type ChatRequest, type Sampling, sampling } from './request.ts';
 
@@ -55,16 +55,20 @@ async function whole(job: ChatJob): Promise<object> {
   const choices = Array.from({ length: job.request.n ?? 1 }, () => ({
     text: '',
     logprobs: [] as TokenLogprob[],
+    token_ids: [] as number[],
     finish_reason: 'length' as FinishReason,
   }));
+  const { return_token_ids, prompt_logprobs = null } = job.request;
   let completion_tokens = 0;
   for await (const event of chatEvents(job)) {
     const choice = choices[event.index];
     if (choice === undefined) continue;
     if (event.type === 'piece') {
       choice.text += event.piece.text;
+      choice.token_ids.push(...idsOf(event));
       if (job.request.logprobs) choice.logprobs.push(...chatLogprobs(vocabulary, event.piece.tokens));
     } else {
+      choice.token_ids.push(...idsOf(event));
       choice.finish_reason = event.ending.finish_reason;
       completion_tokens += event.ending.completion_tokens;
     }
@@ -74,19 +78,28 @@ async function whole(job: ChatJob): Promise<object> {
     id,
     object: 'chat.completion',
     ...rest,
-    choices: choices.map(({ text, logprobs, finish_reason }, index) => ({
+    ...(return_token_ids ? { prompt_token_ids: job.prompt } : {}),
+    ...(prompt_logprobs === null ? {} : { prompt_logprobs: await judged(job, prompt_logprobs) }),
+    choices: choices.map(({ text, logprobs, token_ids, finish_reason }, index) => ({
       index,
       message: { role: 'assistant', content: text, refusal: null },
       logprobs: job.request.logprobs ? { content: logprobs, refusal: null } : null,
       finish_reason,
+      ...(return_token_ids ? { token_ids } : {}),
     })),
     usage: usage(job.prompt.length, completion_tokens),
   };
 }
 
+async function judged({ engine: { model }, prompt, signal }: ChatJob, top_logprobs: number) {
+  const { picks } = await readPrompt(model, prompt, top_logprobs, signal);
+  return promptLogprobs(model.vocabulary, picks ?? []);
+}
+
 async function* chunks(job: ChatJob): AsyncGenerator<object> {
   const { id, ...rest } = identity(job.engine, 'chatcmpl');
   const with_usage = job.request.stream_options?.include_usage === true;
+  const { return_token_ids } = job.request;
   const chunk = (choices: object[], last?: object) => ({
     id,
     object: 'chat.completion.chunk',
@@ -99,10 +112,14 @@ async function* chunks(job: ChatJob): AsyncGenerator<object> {
     delta: object,
     finish_reason: FinishReason | null = null,
     logprobs: object | null = null,
-  ) => chunk([{ index, delta, logprobs, finish_reason }]);
+    token_ids: readonly number[] | null = null,
+  ) => chunk([{ index, delta, logprobs, finish_reason, ...(return_token_ids ? { token_ids } : {}) }]);
 
   for (let index = 0; index < (job.request.n ?? 1); index++)
-    yield choice(index, { role: 'assistant', content: '', refusal: null });
+    yield {
+      ...choice(index, { role: 'assistant', content: '', refusal: null }),
+      ...(return_token_ids && index === 0 ? { prompt_token_ids: job.prompt } : {}),
+    };
   let completion_tokens = 0;
   for await (const event of chatEvents(job)) {
     if (event.type === 'piece') {
@@ -110,10 +127,10 @@ async function* chunks(job: ChatJob): AsyncGenerator<object> {
       const logprobs = job.request.logprobs
         ? { content: chatLogprobs(job.engine.model.vocabulary, tokens), refusal: null }
         : null;
-      yield choice(event.index, { content: text }, null, logprobs);
+      yield choice(event.index, { content: text }, null, logprobs, idsOf(event));
     } else {
       completion_tokens += event.ending.completion_tokens;
-      yield choice(event.index, {}, event.ending.finish_reason);
+      yield choice(event.index, {}, event.ending.finish_reason, null, idsOf(event));
     }
   }
   if (with_usage) yield chunk([], usage(job.prompt.length, completion_tokens));

@@ -12,6 +12,10 @@ export type ChoiceEvent =
   | { readonly type: 'piece'; readonly index: number; readonly piece: Piece }
   | { readonly type: 'ending'; readonly index: number; readonly ending: Ending };
 
+/** The tokens that an event brings: those of its piece, or those that went out with none. */
+export const idsOf = (event: ChoiceEvent): readonly number[] =>
+  event.type === 'piece' ? event.piece.tokens.map(({ token }) => token) : event.ending.rest;
+
 export async function* takeTurns(
   model: Model,
   choices: readonly Choice[],

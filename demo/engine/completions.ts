@@ -1,10 +1,10 @@
 // POST /v1/completions: the text that follows one or more prompts, whole or as it is made.
 import { eventStream, identity, usage } from './answer.ts';
-import { type Choice, takeTurns } from './choices.ts';
+import { type Choice, idsOf, takeTurns } from './choices.ts';
 import type { Engine } from './engine.ts';
 import { type FinishReason, readPrompt } from './generate.ts';
 import type { Llama } from './llama.ts';
-import { type CompletionLogprobs, createCompletionLogprobs, join } from './logprobs.ts';
+import { type CompletionLogprobs, createCompletionLogprobs, join, promptLogprobs } from './logprobs.ts';
 import { Problem } from './problem.ts';
 import { textPrompts } from './prompt.ts';
 import { type CompletionRequest, MAX_CHOICES, type Sampling, sampling } from './request.ts';
@@ -28,7 +28,12 @@ interface Part {
   readonly logprobs: CompletionLogprobs | null;
   readonly finish_reason: FinishReason | null;
   readonly completion_tokens: number;
+  readonly token_ids: readonly number[];
+  /** vLLM's members about the prompt, in the first part of a choice. */
+  readonly prompt: object;
 }
+
+const NONE = { logprobs: null, finish_reason: null, completion_tokens: 0, token_ids: [], prompt: {} };
 
 /** @param stop ends the work that `signal` watches over */
 export async function completions(
@@ -64,22 +69,32 @@ async function* parts(job: Job): AsyncGenerator<Part> {
   const wanted = request.logprobs ?? null;
   const choices: (Choice & { readonly shaper: ReturnType<typeof createCompletionLogprobs> })[] = [];
   for (const prompt of prompts) {
-    const read = await readPrompt(engine.model, prompt, request.echo ? wanted : null, signal);
+    const { prompt_logprobs = null } = request;
+    const read = await readPrompt(engine.model, prompt, prompt_logprobs ?? (request.echo ? wanted : null), signal);
+    const about = {
+      ...(request.return_token_ids ? { prompt_token_ids: prompt } : {}),
+      ...(prompt_logprobs !== null && read.picks !== null
+        ? { prompt_logprobs: promptLogprobs(vocabulary, read.picks) }
+        : {}),
+    };
     for (let i = 0; i < n; i++) {
       const index = choices.length;
       const shaper = createCompletionLogprobs(vocabulary);
       choices.push({ index, prompt: read, shaper });
-      if (!request.echo) continue;
-      const picks = read.picks;
+      if (!request.echo) {
+        if (Object.keys(about).length > 0) yield { ...NONE, index, text: '', prompt: about };
+        continue;
+      }
+      const picks = wanted === null ? null : read.picks;
       const logprobs =
         picks === null ? null : shaper.shape(prompt.map((token, at) => ({ token, pick: picks[at] ?? null })));
-      yield { index, text: decode(vocabulary, prompt), logprobs, finish_reason: null, completion_tokens: 0 };
+      yield { ...NONE, index, text: decode(vocabulary, prompt), logprobs, prompt: about };
     }
   }
   for await (const event of takeTurns(engine.model, choices, sampling, signal)) {
     const { index } = event;
     if (event.type === 'ending') {
-      yield { index, text: '', logprobs: null, ...event.ending };
+      yield { ...NONE, index, text: '', ...event.ending, token_ids: idsOf(event) };
     } else {
       const { text, tokens } = event.piece;
       const shaper = choices[index]?.shaper;
@@ -87,19 +102,19 @@ async function* parts(job: Job): AsyncGenerator<Part> {
         wanted === null || shaper === undefined
           ? null
           : shaper.shape(tokens.map((pick) => ({ token: pick.token, pick })));
-      yield { index, text, logprobs, finish_reason: null, completion_tokens: 0 };
+      yield { ...NONE, index, text, logprobs, token_ids: idsOf(event) };
     }
   }
 }
 
 async function* llamaParts({ request, sampling, prompts, signal }: Job, llama: Llama): AsyncGenerator<Part> {
   const all = prompts.flatMap((prompt) => Array<typeof prompt>(request.n ?? 1).fill(prompt));
-  const none = { logprobs: null, finish_reason: null, completion_tokens: 0 };
-  if (request.echo) for (const [index, prompt] of all.entries()) yield { index, text: llama.decode(prompt), ...none };
+  if (request.echo) for (const [index, prompt] of all.entries()) yield { ...NONE, index, text: llama.decode(prompt) };
   for await (const event of llama.choices(all, sampling, signal)) {
     const { index } = event;
-    if (event.type === 'piece') yield { index, text: event.piece.text, ...none };
-    else yield { index, text: '', logprobs: null, ...event.ending };
+    const token_ids = idsOf(event);
+    if (event.type === 'piece') yield { ...NONE, index, text: event.piece.text, token_ids };
+    else yield { ...NONE, index, text: '', ...event.ending, token_ids };
   }
 }
 
@@ -114,6 +129,7 @@ async function whole(job: Job): Promise<object> {
     index,
     logprobs: typeof job.request.logprobs === 'number' ? empty() : null,
     finish_reason: 'length' as FinishReason,
+    ...(job.request.return_token_ids ? { token_ids: [] as number[] } : {}),
   }));
   let completion_tokens = 0;
   for await (const part of parts(job)) {
@@ -121,6 +137,8 @@ async function whole(job: Job): Promise<object> {
     if (choice === undefined) continue;
     choice.text += part.text;
     if (choice.logprobs !== null && part.logprobs !== null) join(choice.logprobs, part.logprobs);
+    choice.token_ids?.push(...part.token_ids);
+    Object.assign(choice, part.prompt);
     if (part.finish_reason !== null) choice.finish_reason = part.finish_reason;
     completion_tokens += part.completion_tokens;
   }
@@ -147,7 +165,9 @@ async function* chunks(job: Job): AsyncGenerator<object> {
   let completion_tokens = 0;
   for await (const part of parts(job)) {
     completion_tokens += part.completion_tokens;
-    yield chunk([{ text: part.text, index: part.index, logprobs: part.logprobs, finish_reason: part.finish_reason }]);
+    const { text, index, logprobs, finish_reason, token_ids, prompt } = part;
+    const ids = job.request.return_token_ids ? { token_ids } : {};
+    yield chunk([{ text, index, logprobs, finish_reason, ...ids, ...prompt }]);
   }
   if (with_usage) yield chunk([], usage(promptTokens(job.prompts), completion_tokens));
 }

@@ -3,7 +3,7 @@ import { at, logSumExp } from './linear.ts';
 import { type Model, Sequence } from './model.ts';
 import { randomFrom } from './random.ts';
 import type { Sampling } from './request.ts';
-import { createSampler, likeliest, type Pick } from './sampler.ts';
+import { createSampler, likeliest, type Pick, rankOf } from './sampler.ts';
 import { REACH } from './shape.ts';
 import { createStopper } from './stopper.ts';
 import { createDecoder } from './tokenizer.ts';
@@ -25,6 +25,8 @@ export interface Ending {
   readonly stop: string | null;
   /** All tokens generated, those that a stop text cut away included, the end token not. */
   readonly completion_tokens: number;
+  /** The tokens that went out with no piece: those that a stop text cut away, and the end token. */
+  readonly rest: readonly number[];
 }
 
 /** A prompt that has been read; any number of choices continue from it. */
@@ -62,6 +64,7 @@ function judge(sequence: Sequence, logits: Float32Array, token: number, top_logp
   return {
     token,
     logprob: logprob(token),
+    rank: rankOf(logits, token),
     top: likeliest(logits, top_logprobs).map((id) => ({ token: id, logprob: logprob(id) })),
   };
 }
@@ -80,24 +83,30 @@ export async function* generate(
   const decoder = createDecoder(vocabulary);
   const stopper = createStopper(sampling.stops);
   const logits = new Float32Array(vocabulary.tokens.length);
+  const unsent: number[] = [];
+  const sent = (piece: Piece): Piece => {
+    unsent.splice(0, piece.tokens.length);
+    return piece;
+  };
   let completion_tokens = 0;
   let finish_reason: FinishReason = 'length';
   while (completion_tokens < sampling.max_tokens) {
     await breathe(signal);
     sequence.logits(logits);
     const pick = sampler.pick(logits);
+    unsent.push(pick.token);
     if (pick.token === vocabulary.end) {
       finish_reason = 'stop';
       break;
     }
     completion_tokens++;
     const piece = stopper.push(decoder.push(pick.token), pick);
-    if (piece !== null) yield piece;
-    if (stopper.stop !== null) return { finish_reason: 'stop', stop: stopper.stop, completion_tokens };
+    if (piece !== null) yield sent(piece);
+    if (stopper.stop !== null) return { finish_reason: 'stop', stop: stopper.stop, completion_tokens, rest: unsent };
     sequence.read(pick.token);
   }
   const rest = stopper.end(decoder.end());
-  if (rest !== null) yield rest;
+  if (rest !== null) yield sent(rest);
   const { stop } = stopper;
-  return { finish_reason: stop === null ? finish_reason : 'stop', stop, completion_tokens };
+  return { finish_reason: stop === null ? finish_reason : 'stop', stop, completion_tokens, rest: unsent };
 }

@@ -112,20 +112,25 @@ function createLlama(model: LibraryModel, context: Context, fingerprint: string)
     try {
       signal.throwIfAborted();
       let ended = false;
+      let sent = 0;
       while (said.length < max_tokens && stopper.stop === null) {
         const { value: token, done } = await tokens.next();
         signal.throwIfAborted();
         ended = done === true;
         if (typeof token !== 'number') break;
-        const piece = stopper.push(decoder.push(token), { token, logprob: 0, top: [] });
+        const piece = stopper.push(decoder.push(token), { token, logprob: 0, top: [], rank: 0 });
         said.push(token);
-        if (piece !== null) yield { type: 'piece', index, piece };
+        if (piece === null) continue;
+        sent += piece.tokens.length;
+        yield { type: 'piece', index, piece };
       }
       const rest = stopper.stop === null ? stopper.end(decoder.end()) : null;
+      sent += rest?.tokens.length ?? 0;
       if (rest !== null) yield { type: 'piece', index, piece: rest };
       const { stop } = stopper;
       const finish_reason = ended || stop !== null ? 'stop' : 'length';
-      yield { type: 'ending', index, ending: { finish_reason, stop, completion_tokens: said.length } };
+      const rest_ids = said.slice(sent);
+      yield { type: 'ending', index, ending: { finish_reason, stop, completion_tokens: said.length, rest: rest_ids } };
     } finally {
       await tokens.return();
       release(sequence);

@@ -50,6 +50,18 @@ export function createCompletionLogprobs(vocabulary: Vocabulary) {
   };
 }
 
+/** vLLM's form of a prompt's log-probabilities: a row a token, by the ids of the likeliest and of the token that stands there. */
+export function promptLogprobs({ tokens }: Vocabulary, picks: readonly (Pick | null)[]): (object | null)[] {
+  return picks.map((pick) => {
+    if (pick === null) return null;
+    const row = pick.top.map(({ token, logprob }, i) => [token, logprob, i + 1] as const);
+    if (!row.some(([token]) => token === pick.token)) row.push([pick.token, pick.logprob, pick.rank]);
+    return Object.fromEntries(
+      row.map(([token, logprob, rank]) => [token, { logprob, rank, decoded_token: tokens[token]?.text }]),
+    );
+  });
+}
+
 /** Appends `more` to `all`. */
 export function join(all: CompletionLogprobs, more: CompletionLogprobs): void {
   all.tokens.push(...more.tokens);

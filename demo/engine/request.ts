@@ -24,6 +24,9 @@ const common = {
   /** As in vLLM: the end token is never said before this many tokens, or never at all. */
   min_tokens: z.int().min(0).nullish(),
   ignore_eos: z.boolean().nullish(),
+  /** As in vLLM: the tokens of prompt and choices, and how likely each token of the prompt was. */
+  return_token_ids: z.boolean().nullish(),
+  prompt_logprobs: z.int().min(0).max(MAX_TOP_LOGPROBS).nullish(),
 };
 
 const content = z
@@ -96,6 +99,17 @@ export const completionRequestSchema = z.looseObject({
 });
 export type CompletionRequest = z.infer<typeof completionRequestSchema>;
 
+/** As in vLLM: a chat in the model's template, or a text. */
+export const tokenizeRequestSchema = z.looseObject({
+  model: common.model,
+  messages: chatRequestSchema.shape.messages.optional(),
+  prompt: z.string().nullish(),
+});
+export type TokenizeRequest = z.infer<typeof tokenizeRequestSchema>;
+
+export const detokenizeRequestSchema = z.looseObject({ model: common.model, tokens: z.array(z.int().min(0)) });
+export type DetokenizeRequest = z.infer<typeof detokenizeRequestSchema>;
+
 /** How one choice is generated, every default decided. */
 export interface Sampling {
   readonly max_tokens: number;
@@ -129,7 +143,7 @@ export function sampling(
   { llama, random_seed }: { llama: { readonly temperature: number } | null; random_seed: () => number },
   { max_tokens, top_logprobs }: { max_tokens: number; top_logprobs: number | null },
 ): Sampling {
-  for (const param of ['logprobs', 'logit_bias'] as const)
+  for (const param of ['logprobs', 'prompt_logprobs', 'logit_bias'] as const)
     if (llama !== null && request[param])
       throw new Problem(400, `${param}: this model has none.`, { param, code: 'unsupported_value' });
   const stops = typeof request.stop === 'string' ? [request.stop] : (request.stop ?? []);

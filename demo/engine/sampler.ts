@@ -11,6 +11,8 @@ export interface Likely {
 export interface Pick extends Likely {
   /** The likeliest tokens, best first; empty unless asked. */
   readonly top: readonly Likely[];
+  /** Its place among all tokens, from 1; 0: unknown. */
+  readonly rank: number;
 }
 
 export interface Sampler {
@@ -41,7 +43,7 @@ export function createSampler(sampling: Sampling, end: number, random: Random): 
       const token = sampling.temperature === 0 ? greatest(logits) : draw(logits, sampling, random());
       counts.set(token, (counts.get(token) ?? 0) + 1);
       picked++;
-      return { token, logprob: raw === null ? 0 : at(raw, token) - total, top };
+      return { token, logprob: raw === null ? 0 : at(raw, token) - total, top, rank: 0 };
     },
   };
 }
@@ -57,6 +59,14 @@ export function likeliest(logits: Float32Array, count: number): number[] {
     if (best.length > count) best.pop();
   }
   return best;
+}
+
+/** From 1. */
+export function rankOf(logits: Float32Array, token: number): number {
+  const own = at(logits, token);
+  let rank = 1;
+  for (let other = 0; other < logits.length; other++) if (at(logits, other) > own) rank++;
+  return rank;
 }
 
 function greatest(logits: Float32Array): number {

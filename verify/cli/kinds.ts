@@ -51,6 +51,7 @@ const ALSO: Readonly<Partial<Record<Arguments['command'], readonly Arguments['co
   export: ['verify', 'session'],
   expand: ['verify'],
   replay: ['verify'],
+  audit: ['verify'],
 };
 
 export const isAnswer = (kind: FileKind): kind is keyof typeof ANSWERS => kind in ANSWERS;

@@ -9,7 +9,7 @@ import type { Level, VerificationReport } from '../index.ts';
 import type { Arguments } from './args.ts';
 import { filesUnder } from './bundle-files.ts';
 import { collateralFor } from './collateral-folder.ts';
-import { MAX_INPUT_BYTES, UsageError, unusable } from './input.ts';
+import { isMany, MAX_INPUT_BYTES, UsageError, unusable } from './input.ts';
 import { optionsOf, sessionOption } from './options.ts';
 import { plain } from './report.ts';
 
@@ -51,7 +51,7 @@ export async function verifyFiles(args: Arguments): Promise<number> {
   const pool = createPool(size, given);
   const pending: Promise<Line>[] = [];
   try {
-    for await (const job of isLines ? linesOf(args.file) : filesOf(args.file)) {
+    for await (const job of jobsOf(args.file)) {
       const line = pool.check(job);
       line.catch(() => {});
       pending.push(line);
@@ -63,6 +63,12 @@ export async function verifyFiles(args: Arguments): Promise<number> {
     summary.clear();
   }
   return summary.end();
+}
+
+/** The answers that one operand names: a file, the files of a folder, or the lines of a .jsonl. @throws {UsageError} */
+export async function* jobsOf(path: string): AsyncGenerator<Job, void, undefined> {
+  if (!isMany(path)) yield { name: path, line: null };
+  else yield* path.endsWith('.jsonl') ? linesOf(path) : filesOf(path);
 }
 
 async function* filesOf(folder: string): AsyncGenerator<Job, void, undefined> {
