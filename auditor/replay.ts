@@ -14,6 +14,8 @@ import {
   type VerifyOptions,
   verifyAttestation,
 } from '../verify/index.ts';
+import { type Engine, openEngine } from './audit/engine.ts';
+import { isTie, partingOf } from './parting.ts';
 
 export const REPLAY: OwnCommand = {
   name: 'replay',
@@ -21,6 +23,11 @@ export const REPLAY: OwnCommand = {
   text: 'ask the signed request again, byte for byte, verify the new proof and compare the two responses',
   options: [
     { name: 'base-url', value: 'URL', text: 'the service to ask, such as http://127.0.0.1:8080/v1' },
+    {
+      name: 'engine',
+      value: 'URL',
+      text: 'your engine with the weights: how far apart two tokens are where responses to a request without logprobs part',
+    },
     { name: 'times', value: 'N', text: 'how often; 1 without it, 100 at most' },
     { name: 'api-key-file', value: 'FILE', text: 'a file that holds the API key; OPENAI_API_KEY without it' },
     ...GPU,
@@ -38,13 +45,20 @@ interface Replay {
   readonly baseUrl: string;
   readonly times: number;
   readonly apiKey: string | null;
+  readonly engine: Engine | null;
   readonly options: VerifyOptions;
 }
 
 /** The outcome of one replay. `parts` names a position in the response, without its text. */
 type Outcome =
   | { readonly outcome: 'identical' }
-  | { readonly outcome: 'different'; readonly parts: string }
+  | { readonly outcome: 'tie'; readonly token: number; readonly apart: number }
+  | {
+      readonly outcome: 'different';
+      readonly parts: string;
+      readonly token: number | null;
+      readonly apart: number | null;
+    }
   | { readonly outcome: 'unproven'; readonly code: string; readonly incomplete: boolean }
   | { readonly outcome: 'failed'; readonly reason: string };
 
@@ -52,8 +66,12 @@ type Outcome =
 const MAX_AGE_SECONDS = 300;
 
 /** @throws {UsageError} */
-function settingsIn(args: Arguments, env: Env): Replay {
-  const { 'base-url': baseUrl, times = '1' } = args.values as { 'base-url'?: string; times?: string };
+async function settingsIn(args: Arguments, env: Env): Promise<Replay> {
+  const {
+    'base-url': baseUrl,
+    times = '1',
+    engine,
+  } = args.values as Partial<Record<'base-url' | 'times' | 'engine', string>>;
   if (baseUrl === undefined) throw new UsageError('replay needs --base-url URL');
   if (!/^[1-9]\d{0,2}$/.test(times) || Number(times) > MAX_TIMES)
     throw new UsageError(`--times ${times}: not a number from 1 to ${MAX_TIMES}`);
@@ -61,6 +79,7 @@ function settingsIn(args: Arguments, env: Env): Replay {
     baseUrl: url('--base-url', baseUrl),
     times: Number(times),
     apiKey: apiKeyOf(args, env),
+    engine: engine === undefined ? null : await openEngine('--engine', url('--engine', engine), null),
     options: { ...optionsOf(args, onFetch), collateral: collateralFor(args, onFetch) },
   };
 }
@@ -72,7 +91,7 @@ function apiKeyOf({ apiKeyFile }: Arguments, env: Env): string | null {
 
 /** The file is an attestation, or a saved response or stream that carries one. */
 async function replay(args: Arguments, env: Env): Promise<number> {
-  const settings = settingsIn(args, env);
+  const settings = await settingsIn(args, env);
   const input = readInput(fileIn(args.operands, REPLAY));
   refuseMisfit(args, fileKindOf(input));
   const { json } = args;
@@ -88,11 +107,15 @@ async function replay(args: Arguments, env: Env): Promise<number> {
     outcomes.push(outcome);
     if (!json) console.log(`${i}: ${plain(inWords(outcome))}`);
   }
-  const identical = outcomes.filter(({ outcome }) => outcome === 'identical').length;
-  if (json) console.log(JSON.stringify({ endpoint: first.exchange.endpoint, identical, outcomes }, null, 2));
-  else console.log(`\n${identical} of ${outcomes.length} identical`);
-  if (identical === outcomes.length) return 0;
-  const wrong = outcomes.some((one) => one.outcome !== 'identical' && !(one.outcome === 'unproven' && one.incomplete));
+  const count = (name: Outcome['outcome']) => outcomes.filter(({ outcome }) => outcome === name).length;
+  const [identical, ties] = [count('identical'), count('tie')];
+  if (json) console.log(JSON.stringify({ endpoint: first.exchange.endpoint, identical, ties, outcomes }, null, 2));
+  else
+    console.log(`\n${identical} of ${outcomes.length} identical${ties === 0 ? '' : `, ${ties} identical up to a tie`}`);
+  if (identical + ties === outcomes.length) return 0;
+  const wrong = outcomes.some(
+    (one) => one.outcome === 'different' || one.outcome === 'failed' || (one.outcome === 'unproven' && !one.incomplete),
+  );
   return wrong ? 1 : 3;
 }
 
@@ -102,7 +125,13 @@ function refusal(error: unknown): { code: string; incomplete: boolean } {
 }
 
 function inWords(outcome: Outcome): string {
-  if (outcome.outcome === 'different') return `different: parts at ${outcome.parts}`;
+  if (outcome.outcome === 'tie')
+    return `proven, identical up to token ${outcome.token - 1}, then a tie (${outcome.apart.toFixed(3)} apart)`;
+  if (outcome.outcome === 'different') {
+    const { parts, token, apart } = outcome;
+    const how = apart === null ? ' differs' : ` differs by ${apart.toFixed(1)} nats`;
+    return `different: parts at ${parts}${token === null ? '' : `: token ${token}${how}`}`;
+  }
   if (outcome.outcome === 'unproven') return `not proven: ${outcome.code}`;
   return outcome.outcome === 'failed' ? outcome.reason : 'proven, identical';
 }
@@ -110,9 +139,10 @@ function inWords(outcome: Outcome): string {
 async function replayOnce(
   { endpoint, request, response }: Exchange,
   seen: Set<string>,
-  { baseUrl, apiKey, options }: Replay,
+  { baseUrl, apiKey, engine, options }: Replay,
 ): Promise<Outcome> {
-  const { tee, stream } = JSON.parse(request) as { tee?: unknown; stream?: unknown };
+  const asked = JSON.parse(request) as { readonly [name: string]: unknown };
+  const { tee, stream } = asked;
   const answer = await fetch(urlOf(baseUrl, endpoint), {
     method: 'POST',
     headers: {
@@ -139,8 +169,14 @@ async function replayOnce(
   if ('code' in again) return { outcome: 'unproven', ...again };
   if (seen.size === seen.add(textOf(again)).size)
     return { outcome: 'unproven', code: 'attestation_seen', incomplete: false };
-  const parts = firstDifference(JSON.parse(response), JSON.parse(again.exchange.response));
-  return parts === null ? { outcome: 'identical' } : { outcome: 'different', parts };
+  const [one, other] = [JSON.parse(response), JSON.parse(again.exchange.response)];
+  const parting = await partingOf(asked, one, other, engine);
+  if (parting !== null && isTie(asked, parting))
+    return { outcome: 'tie', token: parting.token, apart: parting.apart ?? 0 };
+  const parts = firstDifference(one, other);
+  if (parts === null && parting === null) return { outcome: 'identical' };
+  const { token = null, apart = null } = parting ?? {};
+  return { outcome: 'different', parts: parts ?? 'log-probabilities', token, apart };
 }
 
 /**
@@ -167,6 +203,9 @@ const OF_ONE_ANSWER = new Set([
   'service_tier',
   'usage',
   'timings',
+  // What the model found likely: tokens are compared by themselves, these with tolerance.
+  'logprobs',
+  'prompt_logprobs',
 ]);
 
 /** The first position at which two responses differ: `choices[0].message.content, character 17`; null: they are the same. */

@@ -130,6 +130,8 @@ export interface CanaryResult {
   readonly reason?: string;
   /** Absent where no answer could be judged. */
   readonly checks?: Readonly<CanaryChecks>;
+  /** Whether the backend gives token ids, by which answers can be audited later. Present where the state is `good`. */
+  readonly token_ids?: boolean;
   /** Of several backends, the one that is wrong. */
   readonly backend?: string;
   /** The time of the result, RFC 3339. */

@@ -33,6 +33,7 @@ const answerSchema = z.object({
     .array(
       z.object({
         finish_reason: z.string().nullish(),
+        token_ids: z.unknown(),
         message: z.object({
           content: z.string().nullish(),
           reasoning_content: z.string().nullish(),
@@ -132,7 +133,13 @@ function summaryOf(each: ReadonlyMap<string | null, CanaryResult>): CanaryResult
 // The test of one backend: two answers at temperature 0, then samples. vLLM under confidential computing once read the parameters of
 // sampling as zeros, because its memory for copies was not pinned (vllm-project/vllm#50671): answers make sense then, and never vary.
 
-type Ask = (content: string, parameters: object) => Promise<{ readonly text: string; readonly cut: boolean }>;
+interface Said {
+  readonly text: string;
+  readonly cut: boolean;
+  readonly has_ids: boolean;
+}
+
+type Ask = (content: string, parameters: object) => Promise<Said>;
 
 async function testBackend(backend: CanaryTarget, key: string | null, expected: string): Promise<CanaryResult> {
   const headers: Record<string, string> = { accept: 'application/json', 'content-type': 'application/json' };
@@ -188,7 +195,17 @@ async function judge(
     return start !== '' && knows_top_k ? 'wrong' : 'unknown';
   });
   if (checks.top_k === 'wrong') return wrong('top_k', 'top_k_ignored');
-  return cut ? { state: 'unavailable', reason: 'cut', checks } : { state: 'good', checks };
+  if (cut) return { state: 'unavailable', reason: 'cut', checks };
+  return { state: 'good', checks, token_ids: await givesIds(ask) };
+}
+
+async function givesIds(ask: Ask): Promise<boolean> {
+  try {
+    return (await ask(QUESTION, { temperature: 0, max_tokens: 1, return_token_ids: true })).has_ids;
+  } catch (error) {
+    if (error instanceof Unavailable) return false;
+    throw error;
+  }
 }
 
 /** Makes a check that failed again with other seeds, because chance can fail it once. */
@@ -221,7 +238,7 @@ function isRepetition(text: string): boolean {
 }
 
 /** The text of the model's answer, its reasoning first. @throws {Unavailable} */
-function answerOf(value: unknown): { readonly text: string; readonly cut: boolean } {
+function answerOf(value: unknown): Said {
   const parsed = answerSchema.safeParse(value);
   if (!parsed.success) throw new Unavailable('no_answer');
   const [choice] = parsed.data.choices;
@@ -229,6 +246,7 @@ function answerOf(value: unknown): { readonly text: string; readonly cut: boolea
   return {
     text: `${reasoning_content ?? reasoning ?? ''}${content ?? ''}`,
     cut: choice?.finish_reason === 'length',
+    has_ids: Array.isArray(choice?.token_ids),
   };
 }
 

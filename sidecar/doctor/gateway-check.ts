@@ -19,7 +19,9 @@ const healthSchema = z.looseObject({
   sidecar: z.looseObject({}),
   backend: z.looseObject({
     status: z.string(),
-    canary: z.looseObject({ state: z.string(), reason: z.string().nullish() }).optional(),
+    canary: z
+      .looseObject({ state: z.string(), reason: z.string().nullish(), token_ids: z.boolean().optional() })
+      .optional(),
   }),
 });
 
@@ -61,7 +63,10 @@ function ofCanary(url: string, { status, canary }: z.infer<typeof healthSchema>[
   const reason = canary?.reason ? ` (${printable(canary.reason)})` : '';
   switch (canary?.state) {
     case 'good':
-      return ok(NAME, `the gateway at ${url} asked the model something known, and the answer was right`);
+      return ok(
+        NAME,
+        `the gateway at ${url} asked the model something known, and the answer was right; it gives ${canary.token_ids === true ? 'token ids: answers that ask for them can be audited later' : 'no token ids: answers can be audited by their text alone'}`,
+      );
     case 'wrong':
       return fail(
         NAME,

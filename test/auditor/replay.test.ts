@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { firstDifference } from '../../auditor/replay.ts';
-import { chatAnswer, chatStream, type Script } from '../support/backend.ts';
+import { answer, chatAnswer, chatBody, chatStream, type Script } from '../support/backend.ts';
 import { ask } from '../support/client.ts';
 import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { startProcess } from '../support/process.ts';
@@ -68,7 +68,54 @@ describe('countersign replay', () => {
     expect(output).toContain('2: different: parts at choices[0].message.content, character 6\n\n1 of 2 identical');
     expect(output).not.toMatch(/sky|sea/);
     const json = JSON.parse((await replay(await saved(), '--json')).output);
-    expect(json).toEqual({ endpoint: '/v1/chat/completions', identical: 1, outcomes: [{ outcome: 'identical' }] });
+    expect(json).toEqual({
+      endpoint: '/v1/chat/completions',
+      identical: 1,
+      ties: 0,
+      outcomes: [{ outcome: 'identical' }],
+    });
+  });
+
+  it('tells a tie at temperature 0 from another answer, by the log-probabilities of both', async () => {
+    const said = (tokens: readonly (readonly [string, number])[]): Script =>
+      answer(
+        chatBody(tokens.map(([token]) => token).join('')).replace(
+          '"logprobs":null',
+          `"logprobs":${JSON.stringify({ content: tokens.map(([token, logprob]) => ({ token, logprob })) })}`,
+        ),
+      );
+    const greedy = BODY.replace('"seed"', '"temperature": 0, "logprobs": true, "seed"');
+    const replayed = async (again: readonly (readonly [string, number])[], body = greedy) => {
+      const first = said([
+        ['Hel', -0.1],
+        ['lo', -0.701],
+      ]);
+      service.backend.script = inTurn(first, said(again));
+      return replay(await saved(body));
+    };
+    const tie = [
+      ['Hel', -0.102],
+      ['p', -0.704],
+    ] as const;
+    expect(await replayed(tie)).toMatchObject({
+      code: 0,
+      output: expect.stringContaining(
+        '1: proven, identical up to token 1, then a tie (0.003 apart)\n\n0 of 1 identical, 1 identical up to a tie',
+      ),
+    });
+    expect(await replayed(tie, greedy.replace('"temperature": 0', '"temperature": 1'))).toMatchObject({ code: 1 });
+    expect(
+      await replayed([
+        ['Hel', -0.1],
+        ['p', -3.8],
+      ]),
+    ).toMatchObject({ code: 1, output: expect.stringContaining('character 4: token 2 differs by 3.1 nats') });
+    expect(
+      await replayed([
+        ['Hel', -2.1],
+        ['lo', -0.701],
+      ]),
+    ).toMatchObject({ code: 1, output: expect.stringContaining('log-probabilities: token 1 differs by 2.0 nats') });
   });
 
   it('replays streams, and requests whose attestation was asked for by a header', async () => {

@@ -249,12 +249,74 @@ test('completions take a text, texts or tokens, continue it, and echo it', async
   );
 });
 
+test('token ids come whole and streamed, with those that a stop text cut away and the end token, and decode to the text', async () => {
+  const tokenized = await whole('/tokenize', { messages: [{ role: 'user', content: 'Hello' }] });
+  const { tokens, count } = tokenized as unknown as { tokens: number[]; count: number };
+  expect(count).toBe(tokens.length);
+  const decoded = async (ids: number[]) =>
+    ((await whole('/detokenize', { tokens: ids })) as unknown as { prompt: string }).prompt;
+  const full = text(await chat('Hello', { temperature: 0 }));
+  const stop = full.slice(10, 18);
+  for (const [more, end] of [
+    [{}, '<|end|>'],
+    [{ max_tokens: 5 }, ''],
+    [{ stop }, null],
+  ] as const) {
+    const body = say('Hello', { temperature: 0, return_token_ids: true, ...more });
+    // biome-ignore lint/suspicious/noExplicitAny: vLLM's members
+    const one: any = await whole(CHAT, body);
+    const [{ token_ids: ids }] = one.choices;
+    expect(one.prompt_token_ids).toEqual(tokens);
+    const said = await decoded(ids);
+    if (end === null) expect([said.startsWith(text(one)), said.includes(stop)]).toEqual([true, true]);
+    else expect(said).toBe(text(one) + end);
+    // biome-ignore lint/suspicious/noExplicitAny: vLLM's members
+    const streamed: any[] = await events(CHAT, body);
+    expect(streamed[0].prompt_token_ids).toEqual(tokens);
+    expect(streamed.flatMap(({ choices }) => choices[0].token_ids ?? [])).toEqual(ids);
+    // biome-ignore lint/suspicious/noExplicitAny: vLLM's members
+    const completed: any = await whole(COMPLETIONS, { ...body, prompt: tokens, max_tokens: 512, ...more });
+    expect([completed.choices[0].prompt_token_ids, completed.choices[0].token_ids]).toEqual([tokens, ids]);
+    expect(
+      (await events(COMPLETIONS, { ...body, prompt: tokens, max_tokens: 512, ...more })).flatMap(
+        // biome-ignore lint/suspicious/noExplicitAny: vLLM's members
+        ({ choices }) => (choices[0] as any).token_ids,
+      ),
+    ).toEqual(ids);
+  }
+  expect(Object.keys(await chat('Hello'))).not.toContain('prompt_token_ids');
+});
+
+test("a prompt's log-probabilities have vLLM's form, and those of an answer's tokens are the ones that it was made from", async () => {
+  // biome-ignore lint/suspicious/noExplicitAny: vLLM's members
+  const answer: any = await chat('Hello', { logprobs: true, top_logprobs: 0, return_token_ids: true, max_tokens: 8 });
+  const [choice] = answer.choices;
+  const prompt = [...answer.prompt_token_ids, ...choice.token_ids];
+  // biome-ignore lint/suspicious/noExplicitAny: vLLM's members
+  const scored: any = await whole(COMPLETIONS, { prompt, max_tokens: 1, prompt_logprobs: 3 });
+  const rows = scored.choices[0].prompt_logprobs;
+  expect(rows).toHaveLength(prompt.length);
+  expect(rows[0]).toBeNull();
+  for (const [i, id] of choice.token_ids.entries()) {
+    const row = rows[answer.prompt_token_ids.length + i];
+    expect(row[id]).toMatchObject({ logprob: choice.logprobs.content[i].logprob, decoded_token: expect.any(String) });
+    const ranks = Object.values(row as Record<string, { rank: number }>).map(({ rank }) => rank);
+    expect(ranks.filter((rank) => rank <= 3).sort()).toEqual([1, 2, 3]);
+    expect(ranks.length).toBe(row[id].rank > 3 ? 4 : 3);
+  }
+  // biome-ignore lint/suspicious/noExplicitAny: vLLM's members
+  const ofChat: any = await chat('Hello', { prompt_logprobs: 3, max_tokens: 1 });
+  expect(ofChat.prompt_logprobs).toEqual(rows.slice(0, answer.prompt_token_ids.length));
+});
+
 test('what is wrong is named in the shape of OpenAI', async () => {
   const cases: [string, object | string, number, object][] = [
     [CHAT, '{', 400, { code: 'invalid_json', param: null }],
     [CHAT, {}, 400, { param: 'messages' }],
     [CHAT, say('x', { temperature: 3 }), 400, { param: 'temperature' }],
     [COMPLETIONS, { prompt: [99_999] }, 400, { param: 'prompt' }],
+    [COMPLETIONS, { prompt: 'x', prompt_logprobs: 21 }, 400, { param: 'prompt_logprobs' }],
+    ['/detokenize', { tokens: [99_999] }, 400, { param: 'tokens' }],
     ['/v1/nothing', {}, 404, { code: 'not_found' }],
   ];
   for (const [path, body, status, error] of cases) {

@@ -76,9 +76,23 @@ describe('the canary', () => {
       { ...hot, seed: 1 },
       { ...hot, seed: 2 },
       { ...hot, seed: 1, top_k: 1 },
+      { model: 'first', temperature: 0, max_tokens: 1, return_token_ids: true },
     ]);
+    expect(result.token_ids).toBe(false);
     expect(questions.every(({ headers }) => headers.authorization === 'Bearer secret')).toBe(true);
     expect(result.checks).toEqual({ sense: 'good', repeats: 'good', sampling: 'good', top_k: 'good' });
+  });
+
+  it('says whether the backend gives token ids', async () => {
+    const seeded = sampling(({ seed }) => `${seed} words`);
+    const giving: Script = (request, response) => {
+      if (!request.body.includes('return_token_ids')) return seeded(request, response);
+      return answer(chatBody('Paris.').replace('"finish_reason"', '"token_ids":[7],"finish_reason"'))(
+        request,
+        response,
+      );
+    };
+    expect(await look(giving)).toMatchObject({ state: 'good', token_ids: true });
   });
 
   it('sees that the parameters of sampling are read as zeros: seeds make no difference', async () => {

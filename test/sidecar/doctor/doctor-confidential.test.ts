@@ -337,7 +337,8 @@ test.each([
 
 describe("the gateway's canary", () => {
   test.each([
-    [{ state: 'good' }, 'ok', /was right/],
+    [{ state: 'good' }, 'ok', /was right; it gives no token ids/],
+    [{ state: 'good', token_ids: true }, 'ok', /it gives token ids: answers that ask for them can be audited/],
     [
       { state: 'wrong', reason: 'said\u001b[2J "zzz"' },
       'fail',
