@@ -18,6 +18,7 @@ const QUIET_STOP_MS = 500;
 /** Ctrl-C reaches us from the terminal and from npm. */
 const SAME_SIGNAL_MS = 500;
 const POLL_MS = 50;
+const ENGINE_PORT = 8000;
 
 /** Our own gateway on our own machine: its certificate, which may be anyone's, need not convince us. */
 const ownGateway = new Agent({ connect: { rejectUnauthorized: false } });
@@ -56,7 +57,8 @@ async function start(config: DemoConfig): Promise<void> {
   await mustBeFree(gateway.host, gateway.port);
   const fetched = config.options.model ? await fetchModel(CACHE, say, fetching.signal) : null;
   if (config.engine) {
-    const port = await freePort();
+    // vLLM's port, so that an audit finds the engine where one would be.
+    const port = await freePort(ENGINE_PORT).catch(() => freePort());
     env.BACKEND_URL = `http://127.0.0.1:${port}/v1`;
     // The demo's own model has never heard of France.
     if (fetched === null) env.CANARY_EXPECT ??= ANY_TEXT;
@@ -95,6 +97,7 @@ async function start(config: DemoConfig): Promise<void> {
   say(`  page       ${url}/`);
   say(`  base URL   ${url}/v1`);
   say(`  verify     ${url}/~sev_gpu@1.0/verify`);
+  if (config.engine) say(`  engine     ${env.BACKEND_URL}`);
   say('');
   const key = env.API_KEYS_FILE ? ' -H "authorization: Bearer $API_KEY"' : '';
   say(`  curl -s ${url}/v1/chat/completions -H 'content-type: application/json'${key} \\`);
@@ -248,10 +251,10 @@ function adviceFor(code: string | undefined, port: number): string {
   return code === 'EACCES' ? 'this port is not allowed to you; PORT names another' : 'HOST and PORT name another';
 }
 
-function freePort(): Promise<number> {
+function freePort(wanted = 0): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer().once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
+    server.listen(wanted, '127.0.0.1', () => {
       const address = server.address();
       server.close(() =>
         address !== null && typeof address === 'object' ? resolve(address.port) : reject(new Error('no port')),

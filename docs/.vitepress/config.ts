@@ -49,6 +49,7 @@ export default defineConfig({
           { text: 'Clients', link: '/clients' },
           { text: 'Verify', link: '/verify' },
           { text: 'Releases', link: '/releases' },
+          { text: 'Audit the weights', link: '/audit' },
           { text: 'Sealed prompts', link: '/sealed' },
         ],
       },

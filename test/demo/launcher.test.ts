@@ -70,6 +70,7 @@ describe('npm start', () => {
       'SIMULATED',
       'Try it:\n',
       `  page       http://127.0.0.1:${port}/\n`,
+      '  engine     http://127.0.0.1:',
       `curl -s http://127.0.0.1:${port}/v1/chat/completions`,
       'Ctrl-C ends everything.\n',
     ];

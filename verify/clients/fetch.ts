@@ -80,6 +80,9 @@ const MAX_SEEN = 100_000;
  * they are sent, unless `unprovenPaths` names their path; those for lists of models and attestations are passed through. The bundle of a
  * compact attestation is asked for once, where the request went; without it the response is refused (`bundle_unavailable`).
  *
+ * What `onVerified` keeps can be audited for its weights later (`countersign audit`) where the request has `return_token_ids: true` and its
+ * `temperature`, and for samples `top_p: 1`: this fetch adds none of them.
+ *
  * ```ts
  * const client = new OpenAI({ baseURL: 'http://127.0.0.1:8080/v1', fetch: verifyingFetch({ onVerified: (v) => keep(v) }) });
  * ```
