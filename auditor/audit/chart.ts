@@ -83,7 +83,7 @@ const line = (points: readonly Point[], stroke: string, dashes = ''): string =>
   `<polyline points="${points.map(([x, y]) => `${round(x)},${round(y)}`).join(' ')}" fill="none" stroke="${stroke}" stroke-width="2"${dashes === '' ? '' : ` stroke-dasharray="${dashes}"`}/>`;
 const legend = (names: readonly string[]): string[] =>
   names.map((name, i) => {
-    const y = TOP + 14 + i * 18;
+    const y = TOP + 70 + i * 18;
     const at: Point[] = [
       [WIDTH - 120, y - 4],
       [WIDTH - 96, y - 4],

@@ -52,7 +52,7 @@ describe('an audit on the demo engine', () => {
       if (decision.verdict === 'NOT CONSISTENT') alarms++;
     }
     expect(alarms).toBeLessThanOrEqual(6);
-  });
+  }, 120_000);
 
   const found: [string, number, Trial][] = [
     ['other weights at temperature 0', 50, { weights: 8 }],
@@ -63,19 +63,23 @@ describe('an audit on the demo engine', () => {
     ['a hidden system prompt, by its ids', 1, { serves: hidden }],
     ['a hidden system prompt whose ids are not given', 1_000, { serves: hidden, signs: withoutPromptIds }],
   ];
-  it.each(found)('finds %s in %i tokens', async (_what, tokens, trial) => {
-    const { decision, account } = await auditAll(answers(trial), engine, { tokens });
-    expect(decision.verdict).toBe('NOT CONSISTENT');
-    expect(account.findings.length > 0).toBe(trial.serves === hidden && trial.signs === undefined);
-  });
+  it.each(found)(
+    'finds %s in %i tokens',
+    async (_what, tokens, trial) => {
+      const { decision, account } = await auditAll(answers(trial), engine, { tokens });
+      expect(decision.verdict).toBe('NOT CONSISTENT');
+      expect(account.findings.length > 0).toBe(trial.serves === hidden && trial.signs === undefined);
+    },
+    60_000,
+  );
 
   it('finds 8-bit weights by a named alternative, which says nothing against the right weights', async () => {
     const against = await openEngine('--against', (await served('int8')).url, null);
-    const swapped = await auditAll(answers({ weights: 'int8', asked: SAMPLED }), engine, { tokens: 1_000, against });
+    const swapped = await auditAll(answers({ weights: 'int8', asked: SAMPLED }), engine, { tokens: 400, against });
     expect(swapped.decision.tests.find(({ test }) => test === 'against')).toMatchObject({ alarm: true });
     const honest = await auditAll(answers({ asked: SAMPLED }), engine, { tokens: 300, against });
     expect(honest.decision.tests.filter(({ alarm }) => alarm)).toEqual([]);
-  });
+  }, 60_000);
 
   it('says too little of 50 honest tokens, and consistent of 200', async () => {
     const few = answers({ asked: { max_tokens: 25 } });
@@ -83,21 +87,20 @@ describe('an audit on the demo engine', () => {
     expect((await auditAll(answers({}), engine, { tokens: 200 })).decision.verdict).toBe('CONSISTENT');
   });
 
-  it('gives no alarm for text alone, where a word in 150 is tokenised in another way than it was said', async () => {
-    let words = 0;
+  it('gives no alarm for text alone, where the last word of every second answer is tokenised in another way than it was said', async () => {
+    let count = 0;
     const split: Engine = {
       ...engine,
       async encode(text) {
         const ids = await engine.encode(text);
-        const pieces = await Promise.all(
-          ids.map(async (id) => {
-            const word = ++words % 150 === 75 ? await engine.decode([id]) : '';
-            return /^ [a-z]{3,}/.test(word)
-              ? [...(await engine.encode(word.slice(0, 2))), ...(await engine.encode(word.slice(2)))]
-              : [id];
-          }),
-        );
-        return pieces.flat();
+        if (++count % 2 === 0) return ids;
+        const word = await engine.decode(ids.slice(-2, -1));
+        return [
+          ...ids.slice(0, -2),
+          ...(await engine.encode(word.slice(0, -2))),
+          ...(await engine.encode(word.slice(-2))),
+          ...ids.slice(-1),
+        ];
       },
     };
     const { tally, decision } = await auditAll(answers({ signs: withoutIds }), split, { tokens: 200 });
