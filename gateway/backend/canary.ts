@@ -33,7 +33,7 @@ const answerSchema = z.object({
     .array(
       z.object({
         finish_reason: z.string().nullish(),
-        token_ids: z.unknown(),
+        token_ids: z.unknown().optional(),
         message: z.object({
           content: z.string().nullish(),
           reasoning_content: z.string().nullish(),
