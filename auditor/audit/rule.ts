@@ -23,7 +23,7 @@ const MEASURED = [
 export type Verdict = 'CONSISTENT' | 'NOT CONSISTENT' | 'TOO LITTLE';
 
 export interface Test {
-  readonly test: 'greedy' | 'text' | 'surprise' | 'outside' | 'against';
+  readonly test: 'greedy' | 'text' | 'answer' | 'surprise' | 'outside' | 'against';
   readonly tokens: number;
   readonly alarm: boolean;
   /** The probability that honest answers look like this or worse; of `against` at most this. */
@@ -57,6 +57,8 @@ export function decide(tally: Tally, bound: number, alpha: number, { answers, fi
   const made: ((alpha: number) => Test)[] = [];
   if (greedy.tokens > 0) made.push((each) => misses('greedy', greedy, bound, each));
   if (text.tokens > 0) made.push((each) => misses('text', text, Math.max(LEAST_SHARE_TEXT, bound), each));
+  // Text that is tokenised again misses in clumps: only ids are judged one by one.
+  if (greedy.answers > 1) made.push((each) => worstAnswer(greedy, bound, each));
   if (sampled.tokens > 0)
     made.push(
       (each) => surprise(sampled, each),
@@ -83,6 +85,22 @@ function misses(test: 'greedy' | 'text', { tokens, misses: count }: Greedy, boun
     p,
     words: `${tokens} tokens of temperature 0${weaker}: ${count} miss by more than 0.25 nats; ${least} or more would be an alarm (an honest engine misses at most ${percent(bound)})`,
     power: `a share of misses of ${percent(shareFound(least, tokens, POWER))} is found in 9 of 10 audits of this size${test === 'text' ? '' : `; measured with a small model: ${found.join(', ')}`}`,
+  };
+}
+
+/** One answer of other weights among many honest ones, whose tokens it is too few to show among. */
+function worstAnswer({ tokens, answers, missing }: Greedy, bound: number, alpha: number): Test {
+  const each = missing.map((one) => ({ ...one, p: binomialTail(one.tokens, bound, one.misses) }));
+  const worst = each.reduce((most, one) => (one.p < most.p ? one : most), { tokens: 0, misses: 0, p: 1 });
+  const p = Math.min(1, worst.p * answers);
+  const most = worst.misses === 0 ? 'none misses twice' : `the worst misses ${worst.misses} of ${worst.tokens} tokens`;
+  return {
+    test: 'answer',
+    tokens,
+    alarm: p < alpha,
+    p,
+    words: `${answers} answers of temperature 0, each by itself: ${most}`,
+    power: null,
   };
 }
 

@@ -15,6 +15,9 @@ export interface Greedy {
   misses: number;
   /** How many have a gap above each of {@link GAPS}. */
   readonly above: number[];
+  answers: number;
+  /** The answers with more than one miss. */
+  readonly missing: Pick<Greedy, 'tokens' | 'misses'>[];
 }
 
 /** Sampled tokens, by the 20 best of each place. */
@@ -39,7 +42,7 @@ export interface Tally {
   against: { tokens: number; logRatio: number } | null;
 }
 
-const noGreedy = (): Greedy => ({ tokens: 0, misses: 0, above: GAPS.map(() => 0) });
+const noGreedy = (): Greedy => ({ tokens: 0, misses: 0, above: GAPS.map(() => 0), answers: 0, missing: [] });
 export const newTally = (against: boolean): Tally => ({
   greedy: noGreedy(),
   text: noGreedy(),
@@ -106,6 +109,7 @@ export async function scoreAnswer(
   const passages: Passage[] = [];
   for (const { choice, ids, rows, others } of all) {
     const part = choice.ids === null ? tally.text : tally.greedy;
+    const before = part.misses;
     for (const [i, id] of ids.entries()) {
       const row = rows[i] as Row;
       const nats = temperature === 0 ? addGreedy(part, row) : addSampled(tally.sampled, row, id, temperature);
@@ -118,6 +122,9 @@ export async function scoreAnswer(
     }
     const { sampled } = tally;
     if (temperature !== 0) sampled.path.push({ tokens: sampled.tokens, z: standardised(sampled) });
+    else part.answers++;
+    const misses = part.misses - before;
+    if (misses > 1) part.missing.push({ tokens: ids.length, misses });
   }
   return { findings, passages, choices: all.length };
 }

@@ -2,6 +2,7 @@
 // taken as they come. figures.long.ts counts false alarms over whole answers.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Engine, openEngine } from '../../auditor/audit/engine.ts';
+import { decide } from '../../auditor/audit/rule.ts';
 import type { Exchange } from '../../verify/index.ts';
 import { startDemo, type Weights } from './demo.ts';
 import { auditAll, exchangeOf, question, requestOf, withoutIds, withoutPromptIds } from './trial.ts';
@@ -80,6 +81,20 @@ describe('an audit on the demo engine', () => {
     const honest = await auditAll(answers({ asked: SAMPLED }), engine, { tokens: 300, against });
     expect(honest.decision.tests.filter(({ alarm }) => alarm)).toEqual([]);
   }, 60_000);
+
+  it('finds one answer of other weights among so many honest ones that its tokens alone do not show', async () => {
+    const { url } = await served(8);
+    const swapped = await exchangeOf(url, requestOf(1, { max_tokens: 12 }));
+    const { tally } = await auditAll([swapped], engine);
+    const [one] = tally.greedy.missing;
+    expect(one).toBeDefined();
+    // 20,000 tokens of 400 answers, of which no other misses.
+    const many = { ...tally, greedy: { ...tally.greedy, tokens: 20_000, answers: 400 } };
+    const seen = { answers: 400, findings: [] };
+    const alarms = (of: typeof many) => decide(of, 0.001, 0.01, seen).tests.filter(({ alarm }) => alarm);
+    expect(alarms(many).map(({ test }) => test)).toEqual(['answer']);
+    expect(alarms({ ...many, greedy: { ...many.greedy, misses: 0, missing: [] } })).toEqual([]);
+  });
 
   it('says too little of 50 honest tokens, and consistent of 200', async () => {
     const few = answers({ asked: { max_tokens: 25 } });
