@@ -3,5 +3,7 @@ import type { OwnCommand } from '../verify/cli/args.ts';
 import { AUDIT } from './audit/command.ts';
 import { REPLAY } from './replay.ts';
 import { SECRETS } from './secrets.ts';
+import { TRANSCRIPT } from './transcript/command.ts';
 
 export const AUDITOR: readonly OwnCommand[] = [AUDIT, REPLAY, SECRETS];
+export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, TRANSCRIPT];

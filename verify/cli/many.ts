@@ -18,6 +18,8 @@ export interface Job {
   readonly name: string;
   /** null: `name` is a file to be read. */
   readonly line: Uint8Array | null;
+  /** The file ends without the end of this line. */
+  readonly isCut?: boolean;
 }
 
 /** What a worker makes of it; null: it is a bundle. */
@@ -32,7 +34,7 @@ export type Line = {
 
 const MAX_WORKERS = 16;
 /** Jobs that are given to a worker before the first is done. */
-const AHEAD = 8;
+export const AHEAD = 8;
 const PROGRESS_MS = 200;
 /** Options that are about one file. */
 const OF_ONE = ['request', 'response', 'event', 'verbose'];
@@ -47,7 +49,7 @@ export async function verifyFiles(args: Arguments): Promise<number> {
   const options = { ...optionsOf(given), collateral: collateralFor(given) };
   await sessionOption(given, options);
   const summary = createSummary(args);
-  const size = Math.min(MAX_WORKERS, availableParallelism());
+  const size = poolSize();
   const pool = createPool(size, given);
   const pending: Promise<Line>[] = [];
   try {
@@ -79,8 +81,8 @@ async function* filesOf(folder: string): AsyncGenerator<Job, void, undefined> {
   }
 }
 
-/** @throws {UsageError} where it cannot be read, or a line is too long for an answer */
-async function* linesOf(file: string): AsyncGenerator<Job, void, undefined> {
+/** Lines that are not blank. @param file `-`: standard input. @throws {UsageError} where it cannot be read, or a line is too long for an answer */
+export async function* linesOf(file: string): AsyncGenerator<Job, void, undefined> {
   let parts: Uint8Array[] = [];
   let length = 0;
   let number = 0;
@@ -89,7 +91,7 @@ async function* linesOf(file: string): AsyncGenerator<Job, void, undefined> {
     [parts, length] = [[], 0];
     return { name: `${file}:${++number}`, line };
   };
-  const chunks = createReadStream(file);
+  const chunks = file === '-' ? process.stdin : createReadStream(file);
   chunks.on('error', () => {});
   try {
     for await (const chunk of chunks as AsyncIterable<Uint8Array>) {
@@ -108,12 +110,13 @@ async function* linesOf(file: string): AsyncGenerator<Job, void, undefined> {
     throw error instanceof UsageError ? error : unusable(file, error);
   }
   const last = take(new Uint8Array());
-  if (!isBlank(last)) yield last;
+  if (!isBlank(last)) yield { ...last, isCut: true };
 }
 
 const isBlank = ({ line }: Job): boolean => line?.every((byte) => byte <= 0x20) === true;
 
-interface Pool {
+export interface Pool {
+  /** Bundles are kept for the jobs that follow. Jobs are answered in any order. */
   check(job: Job): Promise<Line>;
   close(): Promise<void>;
 }
@@ -122,8 +125,11 @@ interface Pool {
 const looksLikeBundle = ({ line }: Job): boolean =>
   line !== null && /^\s*\{\s*"(token|evidence|cpu)"/.test(new TextDecoder().decode(line.subarray(0, 64)));
 
-/** Each worker is started with its first job, and answers its jobs in their order. */
-function createPool(size: number, args: Arguments): Pool {
+/** One for each core. */
+export const poolSize = (): number => Math.min(MAX_WORKERS, availableParallelism());
+
+/** Each worker is started with its first job, and answers its jobs in their order. @param args without what cannot be handed to a thread */
+export function createPool(size: number, args: Arguments): Pool {
   const workers: { worker: Worker; waiting: { resolve(line: Line): void; reject(error: unknown): void }[] }[] = [];
   let next = 0;
 

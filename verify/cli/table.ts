@@ -67,7 +67,7 @@ const WITHOUT: readonly Option[] = [
   { name: 'without-reference-values', text: "do not compare the GPU's measurements (shown as a skip)" },
   WITHOUT_REVOCATION,
 ];
-const POLICY: readonly Option[] = [
+export const POLICY: readonly Option[] = [
   {
     name: 'require-level',
     value: 'LEVEL',
@@ -77,7 +77,7 @@ const POLICY: readonly Option[] = [
   { name: 'max-age', value: 'SECONDS', text: 'refuse an attestation older than this' },
   { name: 'max-batch', value: 'N', text: 'refuse one whose signature is shared by more than N answers' },
 ];
-const SESSION: readonly Option[] = [
+export const SESSION: readonly Option[] = [
   {
     name: 'session',
     value: 'FILE',
@@ -90,7 +90,7 @@ export const BUNDLE: Option = {
   multiple: true,
   text: 'a bundle that a compact attestation names, or a folder of some (HASH.json); may be repeated',
 };
-const DEVICE: Option = {
+export const DEVICE: Option = {
   name: 'device',
   value: 'HEX',
   multiple: true,
@@ -98,7 +98,7 @@ const DEVICE: Option = {
 };
 const CHALLENGE: Option = { name: 'challenge', value: 'HEX', text: '64 digits that the session must hold' };
 const NONCE: Option = { name: 'nonce', value: 'HEX', text: '64 digits: the nonce that every device must have signed' };
-const PROCESSOR: readonly Option[] = [
+export const PROCESSOR: readonly Option[] = [
   {
     name: 'product',
     value: 'NAME',

@@ -22,8 +22,10 @@ import {
 import { refusal, UnprovenAnswerError } from './errors.ts';
 import { heldUntilProven } from './held-stream.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
+import { recordOf, type TranscriptSink } from './transcript.ts';
 
 export { UnprovenAnswerError, type UnprovenCode } from './errors.ts';
+export type { TranscriptRecord, TranscriptSink } from './transcript.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** Sends the requests; the global fetch by default. */
@@ -46,6 +48,11 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
    * that `onVerified` gets is whole. Not by default.
    */
   readonly compact?: boolean;
+  /**
+   * Keeps each proven exchange, before its answer (or the end of its stream) is returned: `transcriptFile(path)` of
+   * `@countersign/verify/transcript`, or a function of your own. Where it throws, the answer is refused (`transcript_failed`).
+   */
+  readonly transcript?: TranscriptSink;
 }
 
 const OPTIONS: Names<VerifyingFetchOptions> = {
@@ -57,6 +64,7 @@ const OPTIONS: Names<VerifyingFetchOptions> = {
   unprovenPaths: true,
   strict: true,
   compact: true,
+  transcript: true,
 };
 /** Types of a body that may be JSON; fetch sets the last for a string whose sender names no type. */
 const JSON_TYPES = ['application/json', '', 'text/plain'];
@@ -101,6 +109,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     unprovenPaths = [],
     strict = options.policy?.maxBatch === 1,
     compact = false,
+    transcript,
     ...verify
   } = options;
   const policy = policyOf(verify, strict);
@@ -126,6 +135,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const rawHash = await nonceOf(verified.attestation.raw);
     if (seen.get(rawHash)) throw new UnprovenAnswerError('attestation_seen');
     seen.set(rawHash, true);
+    if (transcript !== undefined) await keep(transcript, answer, verified, given.bundles);
     onVerified?.(verified, request);
   }
 
@@ -187,6 +197,15 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
       throw error;
     }
   };
+}
+
+/** @throws {UnprovenAnswerError} where the sink throws. */
+async function keep(sink: TranscriptSink, answer: string | Uint8Array, verified: Verified, bundles: Bundles): Promise<void> {
+  try {
+    await sink(await recordOf(answer, verified, bundles));
+  } catch (cause) {
+    throw new UnprovenAnswerError('transcript_failed', { cause });
+  }
 }
 
 /** What a caller leaves out is strict: fresh proofs of genuine hardware. */
