@@ -3,6 +3,7 @@ import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import { type Arguments, fileIn, type OwnCommand } from '../../verify/cli/args.ts';
 import { collateralFor } from '../../verify/cli/collateral-folder.ts';
 import { UsageError, unusable } from '../../verify/cli/input.ts';
+import { createPool, type Pool, poolSize } from '../../verify/cli/many.ts';
 import { optionsOf, sessionOption } from '../../verify/cli/options.ts';
 import { styled } from '../../verify/cli/report.ts';
 import { BUNDLE, DEVICE, GPU, JSON_OUTPUT, POLICY, PROCESSOR, SESSION } from '../../verify/cli/table.ts';
@@ -45,14 +46,16 @@ async function transcript(args: Arguments, env: Parameters<OwnCommand['run']>[1]
   const strict = unedited === true;
   const copy = redact === undefined ? null : redactedCopy(redact);
   const page = html === undefined ? null : htmlReport(html);
+  const pool = createPool(poolSize(), { ...args, run: null });
   try {
     const coloured = process.stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
-    return await read(args, { strict, coloured }, page, copy);
+    return await read(args, pool, { strict, coloured }, page, copy);
   } catch (error) {
     page?.discard();
     throw error;
   } finally {
     copy?.close();
+    await pool.close();
   }
 }
 
@@ -61,9 +64,15 @@ interface Manner {
   readonly coloured: boolean;
 }
 
-async function read(args: Arguments, { strict, coloured }: Manner, page: HtmlReport | null, copy: Copy | null): Promise<number> {
+async function read(
+  args: Arguments,
+  pool: Pool,
+  { strict, coloured }: Manner,
+  page: HtmlReport | null,
+  copy: Copy | null,
+): Promise<number> {
   const { json, quiet } = args;
-  const given = openTranscript(args);
+  const given = openTranscript(args.file, pool);
   const counted = counter(strict);
   for await (const turn of given.turns()) {
     copy?.add(turn);

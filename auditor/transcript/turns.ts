@@ -2,8 +2,7 @@
 import { createHash } from 'node:crypto';
 import { type RawParts, splitRaw } from '../../proto/attestation/raw.ts';
 import { isObject, JsonTextError } from '../../proto/json.ts';
-import type { Arguments } from '../../verify/cli/args.ts';
-import { AHEAD, createPool, type Job, type Line, linesOf, poolSize } from '../../verify/cli/many.ts';
+import { AHEAD, type Job, type Line, linesOf, type Pool, poolSize } from '../../verify/cli/many.ts';
 import { LruMap } from '../../verify/common/lru.ts';
 import type { Level } from '../../verify/index.ts';
 import { Chain, type Link } from './chain.ts';
@@ -58,29 +57,24 @@ interface Read {
   readonly line: Promise<Line>;
 }
 
-/** @throws {UsageError} where it cannot be read */
-export function openTranscript(args: Arguments): Transcript {
+/** @param file `-`: standard input. @param pool checks proofs. @throws {UsageError} where it cannot be read */
+export function openTranscript(file: string, pool: Pick<Pool, 'check'>): Transcript {
   const chain = new Chain();
   const seen = new LruMap<string, number>(MAX_SEEN);
   let number = 0;
 
   async function* read(): AsyncGenerator<Read, void, undefined> {
-    const size = poolSize();
-    const pool = createPool(size, { ...args, run: null });
+    const most = poolSize() * AHEAD;
     const pending: Read[] = [];
-    try {
-      for await (const job of linesOf(args.file)) {
-        const value = valueOf(job);
-        const redacted = readRedacted(value);
-        const line = redacted === null && value !== null ? pool.check(job) : Promise.resolve(null);
-        line.catch(() => {});
-        pending.push({ job, value, line, redacted });
-        if (pending.length >= size * AHEAD) yield pending.shift() as Read;
-      }
-      yield* pending;
-    } finally {
-      await pool.close();
+    for await (const job of linesOf(file)) {
+      const value = valueOf(job);
+      const redacted = readRedacted(value);
+      const line = redacted === null && value !== null ? pool.check(job) : Promise.resolve(null);
+      line.catch(() => {});
+      pending.push({ job, value, line, redacted });
+      if (pending.length >= most) yield pending.shift() as Read;
     }
+    yield* pending;
   }
 
   async function turnOf({ job, value, line, redacted }: Read): Promise<Turn | BundleLine> {
