@@ -72,7 +72,10 @@ export class Chain {
     return [...this.#runs].flatMap(({ head, number }) =>
       head.continued || head.open.size === 0
         ? []
-        : finding('calls_open', `run ${number} ends in turn ${head.turn} with ${plural(head.open.size, 'call')} that nothing answers`),
+        : finding(
+            'calls_open',
+            `run ${number} ends in turn ${head.turn} with ${plural(head.open.size, 'call')} that nothing answers`,
+          ),
     );
   }
 
@@ -106,7 +109,8 @@ export class Chain {
     for (const [i, item] of items.entries()) if (isSaid(item)) this.#known.claim(longest.hashes[i] ?? '', turn);
     const history = items.some((item) => isSaid(item) || item.kind === 'result');
     const run = history ? (state?.run ?? this.#known.runOf(items)) : null;
-    if (run === null) return { run, state: null, parent: null, fresh: items, findings: [...findings, ...before(items)] };
+    if (run === null)
+      return { run, state: null, parent: null, fresh: items, findings: [...findings, ...before(items)] };
     const edits = editsIn(run.told, run.first, items, (item) => this.#known.said(item)?.run === run);
     findings.push(...edits.findings, ...this.#judge(run, toldAgain(run, items), edits.fresh));
     return { run, state: run.head, parent: run.head.turn, fresh: edits.fresh, findings };
@@ -122,7 +126,9 @@ export class Chain {
       if (isSaid(item)) findings.push(this.#misplaced(item, run));
       if (item.kind === 'call') open.set(id, (open.get(id) ?? 0) + 1);
       if (item.kind === 'aside' && this.#known.said(item) === null)
-        findings.push(finding('aside_changed', `${named(item.name)} stands in the history in words that no response had`));
+        findings.push(
+          finding('aside_changed', `${named(item.name)} stands in the history in words that no response had`),
+        );
       if (item.kind !== 'result') continue;
       const left = open.get(id) ?? 0;
       if (left > 0) open.set(id, left - 1);
@@ -132,7 +138,8 @@ export class Chain {
       findings.push(...receiptIn(item));
     }
     for (const [id, left] of open)
-      if (left > 0) findings.push(finding('call_unanswered', `the model was asked to go on without the result of ${named(id)}`));
+      if (left > 0)
+        findings.push(finding('call_unanswered', `the model was asked to go on without the result of ${named(id)}`));
     if (done.size > 1) findings.push(finding('parallel_calls', `results of ${done.size} parallel calls`));
     return findings;
   }
@@ -141,9 +148,13 @@ export class Chain {
     const state = this.#known.said(item);
     const { kind, id, name } = item;
     const what = kind === 'call' ? `the call ${named(id ?? '')} of ${named(name)}` : 'an answer';
-    if (state?.run === run) return finding('history_changed', `${what}, of turn ${state.turn}, stands in another place`);
+    if (state?.run === run)
+      return finding('history_changed', `${what}, of turn ${state.turn}, stands in another place`);
     if (state !== null)
-      return finding('answer_replayed', `${what} of turn ${state.turn}, which is of run ${state.run.number}, stands in the history`);
+      return finding(
+        'answer_replayed',
+        `${what} of turn ${state.turn}, which is of run ${state.run.number}, stands in the history`,
+      );
     return kind === 'call'
       ? finding('call_invented', `${what} stands in the history, and no proven response made it`)
       : finding('answer_invented', `${what} stands in the history, and no proven response holds it`);
@@ -181,7 +192,13 @@ function before(items: readonly Item[]): Finding[] {
   ];
 }
 
-function changesIn(run: Run, state: State | null, exchange: Conversation, instructions: string, added: boolean): Finding[] {
+function changesIn(
+  run: Run,
+  state: State | null,
+  exchange: Conversation,
+  instructions: string,
+  added: boolean,
+): Finding[] {
   const { model } = exchange;
   const findings: Finding[] = [];
   if (state?.model != null && model !== null && state.model !== model)
@@ -215,10 +232,18 @@ function receiptIn({ id, text }: Item): Finding[] {
   if (!text.startsWith('{') || text.length > MAX_RECEIPT) return [];
   try {
     const own = Object.entries(JSON.parse(text) as object);
-    const members = own.flatMap(([name, value]) => [[name, value], ...Object.entries(Object(value)).filter(() => typeof value === 'object')]);
+    const members = own.flatMap(([name, value]) => [
+      [name, value],
+      ...Object.entries(Object(value)).filter(() => typeof value === 'object'),
+    ]);
     const found = members.find(([name, value]) => RECEIPT.test(name) && HASH.test(String(value)));
     if (found === undefined) return [];
-    return [finding('receipt', `the result of ${named(id ?? '')} carries a receipt (${named(found[0])}), which is not judged`)];
+    return [
+      finding(
+        'receipt',
+        `the result of ${named(id ?? '')} carries a receipt (${named(found[0])}), which is not judged`,
+      ),
+    ];
   } catch {
     return [];
   }

@@ -17,8 +17,16 @@ export const TRANSCRIPT: OwnCommand = {
   operands: 'FILE',
   text: "check an agent's run, as verifyingFetch({ transcript }) keeps it: each proof, and each tool's result against the call that it answers",
   options: [
-    { name: 'html', value: 'OUT', text: 'write the conversation with what was found, as one page; it holds everything that was said' },
-    { name: 'redact', value: 'OUT', text: 'write the transcript without its words: of each turn the proof, and hashes' },
+    {
+      name: 'html',
+      value: 'OUT',
+      text: 'write the conversation with what was found, as one page; it holds everything that was said',
+    },
+    {
+      name: 'redact',
+      value: 'OUT',
+      text: 'write the transcript without its words: of each turn the proof, and hashes',
+    },
     { name: 'unedited', text: 'refuse a run in which history was told again in another way, as compaction does' },
     ...GPU,
     BUNDLE,
@@ -103,7 +111,8 @@ function redactedCopy(path: string): Copy {
   try {
     opened = openSync(path, 'wx', 0o600);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw new UsageError(`--redact ${path}: it is there already`);
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST')
+      throw new UsageError(`--redact ${path}: it is there already`);
     throw unusable(path, error);
   }
   const make = redactor();
@@ -113,7 +122,12 @@ function redactedCopy(path: string): Copy {
     add(turn) {
       if ('bundle' in turn) return write(turn.bundle);
       const { value, verdict, endpoint, conversation } = turn;
-      const redacted = value === null || verdict === 'INVALID' ? null : value.redacted === 1 ? value : make(value, endpoint, conversation);
+      const redacted =
+        value === null || verdict === 'INVALID'
+          ? null
+          : value.redacted === 1
+            ? value
+            : make(value, endpoint, conversation);
       if (redacted === null) left++;
       else write(JSON.stringify(redacted));
     },

@@ -30,7 +30,12 @@ interface Gap {
  * @param first the index in `told` from which on the client tells it for the first time: what is changed there was never told rightly
  * @param isSaid whether the run's model said it, at any time
  */
-export function editsIn(told: readonly Kept[], first: number, items: readonly Item[], isSaid: (item: Item) => boolean): Edits {
+export function editsIn(
+  told: readonly Kept[],
+  first: number,
+  items: readonly Item[],
+  isSaid: (item: Item) => boolean,
+): Edits {
   const { gaps, taken } = laidBeside(told, items);
   const removedById = new Map<string, Kept>();
   for (const [i, one] of told.entries())
@@ -49,7 +54,12 @@ export function editsIn(told: readonly Kept[], first: number, items: readonly It
     for (const now of gap.put) {
       const known = removedById.get(`${now.kind} ${now.id}`);
       const words = now.kind === 'answer' || now.kind === 'aside';
-      const before = now.id === null ? (words ? gap.removed.find((one) => one.kind === now.kind && !paired.has(one)) : undefined) : known;
+      const before =
+        now.id === null
+          ? words
+            ? gap.removed.find((one) => one.kind === now.kind && !paired.has(one))
+            : undefined
+          : known;
       if (before !== undefined && !paired.has(before) && !isSaid(now)) pair(before, now);
       else if (gap === last || now.kind === 'result') fresh.push(now);
       else left.push(now);
@@ -84,15 +94,24 @@ function laidBeside(told: readonly Kept[], items: readonly Item[]): { gaps: Gap[
 const MAX_SAME = 32;
 
 /** What a gap has beside its pairs. What nobody said is put to `fresh`, where it is judged. */
-function unpaired({ removed }: Gap, paired: ReadonlySet<Kept>, left: readonly Item[], isSaid: (item: Item) => boolean, fresh: Item[]): Finding[] {
+function unpaired(
+  { removed }: Gap,
+  paired: ReadonlySet<Kept>,
+  left: readonly Item[],
+  isSaid: (item: Item) => boolean,
+  fresh: Item[],
+): Finding[] {
   const gone = removed.filter((one) => !paired.has(one) && one.kind !== 'aside');
   const messages = left.filter(({ kind }) => kind === 'user');
   fresh.push(...left.filter((one) => one.kind !== 'user' && !isSaid(one)));
   if (gone.length === 0)
-    return messages.map(({ name }) => finding('message_inserted', `a message (${named(name)}) was put into what was told before`));
+    return messages.map(({ name }) =>
+      finding('message_inserted', `a message (${named(name)}) was put into what was told before`),
+    );
   const turns = [...new Set(gone.map(({ turn }) => turn))];
   const where = turns.length === 1 ? `of turn ${turns[0]}` : `of turns ${Math.min(...turns)} to ${Math.max(...turns)}`;
-  const instead = messages.length === 0 ? 'nothing stands in their place' : `${plural(messages.length, 'message')} in their place`;
+  const instead =
+    messages.length === 0 ? 'nothing stands in their place' : `${plural(messages.length, 'message')} in their place`;
   const code = gone.length > messages.length ? 'history_shortened' : 'history_changed';
   return [finding(code, `${counted(gone)} ${where} no longer told, ${instead}`)];
 }
@@ -100,20 +119,26 @@ function unpaired({ removed }: Gap, paired: ReadonlySet<Kept>, left: readonly It
 const WORDS = { user: 'message', answer: 'answer', call: 'call', result: 'result' } as const;
 
 function counted(gone: readonly Kept[]): string {
-  const counts = Object.entries(WORDS).map(([kind, word]) => [gone.filter((one) => one.kind === kind).length, word] as const);
+  const counts = Object.entries(WORDS).map(
+    ([kind, word]) => [gone.filter((one) => one.kind === kind).length, word] as const,
+  );
   return counts.flatMap(([count, word]) => (count === 0 ? [] : plural(count, word))).join(', ');
 }
 
 function changed(pairs: readonly Pair[], firstTold: ReadonlySet<Kept>): Finding[] {
   const swapped = new Set<Pair>();
   const findings: Finding[] = [];
-  const results = new Map(pairs.filter(({ now }) => now.kind === 'result').map((one) => [`${one.before.content} ${one.now.content}`, one]));
+  const results = new Map(
+    pairs.filter(({ now }) => now.kind === 'result').map((one) => [`${one.before.content} ${one.now.content}`, one]),
+  );
   for (const one of results.values()) {
     const other = results.get(`${one.now.content} ${one.before.content}`);
     if (other === undefined || other === one || swapped.has(one)) continue;
     swapped.add(one).add(other);
     const ids = [one, other].map(({ now }) => named(now.id ?? ''));
-    findings.push(finding('results_swapped', `the results of ${ids.join(' and ')} (turn ${one.before.turn}) changed places`));
+    findings.push(
+      finding('results_swapped', `the results of ${ids.join(' and ')} (turn ${one.before.turn}) changed places`),
+    );
   }
   for (const one of pairs) if (!swapped.has(one)) findings.push(changedOne(one, firstTold.has(one.before)));
   return findings;
@@ -122,8 +147,12 @@ function changed(pairs: readonly Pair[], firstTold: ReadonlySet<Kept>): Finding[
 function changedOne({ before, now }: Pair, isFirst: boolean): Finding {
   const sizes = `${before.length} characters then, ${now.length} now`;
   if (now.kind === 'result')
-    return finding('result_changed', `the result of ${named(now.id ?? '')} (turn ${before.turn}) is told in other words: ${sizes}`);
-  if (now.kind === 'aside') return finding('aside_changed', `the reasoning of turn ${before.turn} is told in other words: ${sizes}`);
+    return finding(
+      'result_changed',
+      `the result of ${named(now.id ?? '')} (turn ${before.turn}) is told in other words: ${sizes}`,
+    );
+  if (now.kind === 'aside')
+    return finding('aside_changed', `the reasoning of turn ${before.turn} is told in other words: ${sizes}`);
   const what =
     now.kind === 'call'
       ? `the call ${named(now.id ?? '')} of turn ${before.turn} is told with another tool or other arguments`

@@ -59,4 +59,5 @@ export const plural = (count: number, one: string, many = `${one}s`): string => 
 const MAX_NAME = 64;
 
 /** An id or a tool's name, which a stranger may have chosen, as it stands in a sentence. */
-export const named = (name: string): string => JSON.stringify(name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name);
+export const named = (name: string): string =>
+  JSON.stringify(name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name);

@@ -22,7 +22,8 @@ const MAX_OPEN = 1500;
 /** @throws {UsageError} where the file cannot be written */
 export function htmlReport(file: string): HtmlReport {
   const part = `${file}.part`;
-  const write = (opened: number, text: string | Uint8Array) => void writeSync(opened, typeof text === 'string' ? Buffer.from(text) : text);
+  const write = (opened: number, text: string | Uint8Array) =>
+    void writeSync(opened, typeof text === 'string' ? Buffer.from(text) : text);
   const open = (path: string): number => {
     try {
       return openSync(path, 'w', 0o600);
@@ -74,9 +75,15 @@ function itemInHtml({ kind, name, id, text, length }: Item): string {
   const own = kind === 'call' || (kind === 'user' && name !== 'user') ? ` <b>${escape(name)}</b>` : '';
   const title = `${TITLES[kind]}${own}${id === null || id === '' ? '' : ` <code>${escape(id)}</code>`}`;
   const words = text.startsWith('\0') ? text.slice(1) : text;
-  const rest = words.length > MAX_SHOWN ? `<p class="rest">${words.length - MAX_SHOWN} characters more are in the transcript.</p>` : '';
+  const rest =
+    words.length > MAX_SHOWN
+      ? `<p class="rest">${words.length - MAX_SHOWN} characters more are in the transcript.</p>`
+      : '';
   const body = text === '' && length === 0 ? '' : `<pre dir="auto">${escape(words.slice(0, MAX_SHOWN))}</pre>${rest}`;
-  const folded = words.length > MAX_OPEN ? `<details><summary>${plural(words.length, 'character')}</summary>${body}</details>` : body;
+  const folded =
+    words.length > MAX_OPEN
+      ? `<details><summary>${plural(words.length, 'character')}</summary>${body}</details>`
+      : body;
   return `<section class="item ${kind}"><h3>${title}</h3>${folded}</section>\n`;
 }
 
@@ -86,7 +93,8 @@ function turnInHtml(turn: Turn): string {
   const place = placeInWords(turn).replace(/turn (\d+)/, '<a href="#t$1">turn $1</a>');
   const facts = [place, endpoint, model, time].flatMap((one, i) => (one === null ? [] : i === 0 ? one : escape(one)));
   const found = findings.map(
-    ({ code, severity, text }) => `<li class="${severity}"><b>${severity}</b> <code>${code}</code> ${escape(text)}</li>`,
+    ({ code, severity, text }) =>
+      `<li class="${severity}"><b>${severity}</b> <code>${code}</code> ${escape(text)}</li>`,
   );
   const choices = said.map((items, i) => {
     const choice = said.length > 1 ? `<h3>Choice ${i + 1}</h3>` : '';

@@ -59,11 +59,19 @@ function canonical(value: unknown): string {
   }
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
   if (!isObject(value)) return JSON.stringify(value) ?? 'null';
-  const members = Object.keys(value).sort().filter((name) => !UNCOMPARED.has(name));
+  const members = Object.keys(value)
+    .sort()
+    .filter((name) => !UNCOMPARED.has(name));
   return `{${members.map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`).join()}}`;
 }
 
-const UNCOMPARED = new Set(['cache_control', 'annotations', 'logprobs', 'status', 'internal_chat_message_metadata_passthrough']);
+const UNCOMPARED = new Set([
+  'cache_control',
+  'annotations',
+  'logprobs',
+  'status',
+  'internal_chat_message_metadata_passthrough',
+]);
 const TEXT_PART = /^(input_|output_|summary_|reasoning_)?text$/;
 
 const textIn = (part: Json): string | null => {
@@ -84,7 +92,13 @@ function textOf(content: unknown): string {
 /** @param args the text that the model wrote, or a JSON value */
 function call(id: unknown, name: unknown, args: unknown): Item {
   const text = string(args) ?? canonical(args ?? null);
-  return item('call', string(name) ?? '', text, string(id) ?? '', hashOf(string(args) === null ? text : argumentsOf(text)));
+  return item(
+    'call',
+    string(name) ?? '',
+    text,
+    string(id) ?? '',
+    hashOf(string(args) === null ? text : argumentsOf(text)),
+  );
 }
 
 /** Clients write the arguments anew. */
@@ -109,7 +123,11 @@ function ofChat({ role, content, tool_calls, tool_call_id, name, refusal, functi
   if (role === 'tool' || role === 'function') return [result(tool_call_id ?? name, content)];
   if (role !== 'assistant') return [message(role, content)];
   const calls = objects(tool_calls).map(({ id, function: it, custom }) => {
-    const { name: tool, arguments: args, input } = { ...(isObject(it) ? it : {}), ...(isObject(custom) ? custom : {}) } as Json;
+    const {
+      name: tool,
+      arguments: args,
+      input,
+    } = { ...(isObject(it) ? it : {}), ...(isObject(custom) ? custom : {}) } as Json;
     return call(id, tool, args ?? input);
   });
   if (isObject(function_call)) calls.push(call(function_call.name, function_call.name, function_call.arguments));
@@ -181,7 +199,13 @@ export function conversationOf(endpoint: string, request: string, response: stri
   if (!/^\/v1\/(chat\/completions|responses|messages)$/.test(endpoint)) return null;
   const asked = parsed(request);
   const said = parsed(response);
-  const shared = { model: string(said.model), responseId: string(said.id), previous: null, conversationId: null, byId: [] };
+  const shared = {
+    model: string(said.model),
+    responseId: string(said.id),
+    previous: null,
+    conversationId: null,
+    byId: [],
+  };
   if (endpoint === '/v1/messages') {
     const system = asked.system === undefined ? [] : [item('instructions', 'system', textOf(asked.system))];
     return { ...shared, ...split(system, objects(asked.messages).flatMap(ofMessages)), responses: [ofMessages(said)] };
@@ -194,7 +218,14 @@ export function conversationOf(endpoint: string, request: string, response: stri
     const conversationId = string(isObject(conversation) ? conversation.id : conversation);
     const previous = string(previous_response_id) ?? conversationId;
     const byId = output.flatMap((one) => ofResponses(one).map((made) => [string(one.id) ?? '', made] as const));
-    return { ...shared, ...split(system, given), responses: [output.flatMap(ofResponses)], previous, conversationId, byId };
+    return {
+      ...shared,
+      ...split(system, given),
+      responses: [output.flatMap(ofResponses)],
+      previous,
+      conversationId,
+      byId,
+    };
   }
   const choices = objects(said.choices).map((choice) => (isObject(choice.message) ? ofChat(choice.message) : []));
   const responses = choices.length === 0 ? [[]] : choices;

@@ -34,8 +34,7 @@ const MAX_RUNS = 1000;
 const SEED = hashOf('transcript');
 
 /** The hash of a history with one item more. A client may leave asides out. */
-export const extended = (hash: string, item: Item): string =>
-  item.kind === 'aside' ? hash : hashOf(hash, item.hash);
+export const extended = (hash: string, item: Item): string => (item.kind === 'aside' ? hash : hashOf(hash, item.hash));
 export const isSaid = ({ kind }: Pick<Item, 'kind'>): boolean => kind === 'answer' || kind === 'call';
 
 export class Known {

@@ -20,7 +20,11 @@ type Written = readonly [Item['kind'], string, string | null, string];
 const KINDS: readonly unknown[] = ['instructions', 'user', 'answer', 'call', 'result', 'aside', 'reference'];
 
 /** Makes the lines of one redacted transcript. @returns null: the turn has no raw */
-export function redactor(): (value: Readonly<Record<string, unknown>>, endpoint: string | null, conversation: Conversation | null) => object | null {
+export function redactor(): (
+  value: Readonly<Record<string, unknown>>,
+  endpoint: string | null,
+  conversation: Conversation | null,
+) => object | null {
   const salt = randomBytes(32);
   const salted = (text: string): string => createHmac('sha256', salt).update(text).digest('base64url');
   const id = (text: string | null) => (text === null ? null : salted(`id ${text}`));
@@ -70,7 +74,13 @@ export function readRedacted(value: Readonly<Record<string, unknown>> | null): R
   };
 }
 
-function readConversation({ responseId, previous, conversationId, byId, ...given }: Record<string, unknown>): Conversation {
+function readConversation({
+  responseId,
+  previous,
+  conversationId,
+  byId,
+  ...given
+}: Record<string, unknown>): Conversation {
   const text = (one: unknown) => (typeof one === 'string' ? one : null);
   const responses = Array.isArray(given.responses) ? given.responses.map(readItems) : [[]];
   const pairs = Array.isArray(byId) ? byId.filter(Array.isArray) : [];
@@ -90,7 +100,15 @@ function readItems(given: unknown): Item[] {
   const rows = Array.isArray(given) ? given.filter(Array.isArray) : [];
   return rows.flatMap(([kind, hash, id, content]) =>
     KINDS.includes(kind) && typeof hash === 'string'
-      ? { kind, hash, id: typeof id === 'string' ? id : null, name: kind, content: String(content), length: 0, text: '' }
+      ? {
+          kind,
+          hash,
+          id: typeof id === 'string' ? id : null,
+          name: kind,
+          content: String(content),
+          length: 0,
+          text: '',
+        }
       : [],
   );
 }

@@ -38,7 +38,8 @@ export function counter(strict: boolean) {
     for (const finding of findings) {
       found[finding.code] = (found[finding.code] ?? 0) + 1;
       const gravity = GRAVITY.indexOf(finding.severity);
-      if (gravity > 0 && gravity > (first === null ? -1 : GRAVITY.indexOf(first.finding.severity))) first = { turn, finding };
+      if (gravity > 0 && gravity > (first === null ? -1 : GRAVITY.indexOf(first.finding.severity)))
+        first = { turn, finding };
     }
   }
 
@@ -56,34 +57,67 @@ export function counter(strict: boolean) {
       const severity = first?.finding.severity ?? 'note';
       const broken = severity === 'broken' || (strict && severity === 'edit');
       const verdict = broken ? 'BROKEN' : severity === 'incomplete' ? 'INCOMPLETE' : 'UNBROKEN';
-      return { verdict, turns, runs, valid, level, models: [...models], found, first, ...claims(valid, turns, verdict, found) };
+      return {
+        verdict,
+        turns,
+        runs,
+        valid,
+        level,
+        models: [...models],
+        found,
+        first,
+        ...claims(valid, turns, verdict, found),
+      };
     },
   };
 }
 
-function claims(valid: number, turns: number, verdict: Summary['verdict'], found: Summary['found']): Pick<Summary, 'proven' | 'not_proven'> {
+function claims(
+  valid: number,
+  turns: number,
+  verdict: Summary['verdict'],
+  found: Summary['found'],
+): Pick<Summary, 'proven' | 'not_proven'> {
   const whole = `${valid} of ${turns} turns`;
   const hidden = 'what the service added of its own state, where a turn names an earlier response by its id';
   return {
     proven: [
-      ...(valid > 0 ? [`the model's side, in ${whole}: it was given exactly this request, and gave exactly this answer and these calls`] : []),
-      ...(valid > 0 && verdict === 'UNBROKEN' ? ['each result that the model was told, at first, answers a call that it made, and nothing was put between'] : []),
+      ...(valid > 0
+        ? [
+            `the model's side, in ${whole}: it was given exactly this request, and gave exactly this answer and these calls`,
+          ]
+        : []),
+      ...(valid > 0 && verdict === 'UNBROKEN'
+        ? ['each result that the model was told, at first, answers a call that it made, and nothing was put between']
+        : []),
     ],
     not_proven: [
       'that a tool ran, or that its result is true: a result is what the model was told, and one that was changed before is not seen',
-      ...(found.receipt === undefined ? [] : ['what the receipts of tools say: they are carried along, and nothing judges them']),
+      ...(found.receipt === undefined
+        ? []
+        : ['what the receipts of tools say: they are carried along, and nothing judges them']),
       'that this is everything: turns at the end, branches and whole runs may be left out',
       ...(found.state_hidden === undefined ? [] : [hidden]),
       ...(found.redacted === undefined
         ? []
-        : ['anything of redacted turns: what their messages are, and their order, is claimed; only the whole raw of a turn proves it']),
+        : [
+            'anything of redacted turns: what their messages are, and their order, is claimed; only the whole raw of a turn proves it',
+          ]),
     ],
   };
 }
 
 /** `2 calls ("get_weather", "get_time")`. */
 export function itemsInWords(items: readonly Item[]): string {
-  const words = { user: 'message', answer: 'answer', call: 'call', result: 'result', aside: 'aside', reference: 'reference', instructions: 'message' };
+  const words = {
+    user: 'message',
+    answer: 'answer',
+    call: 'call',
+    result: 'result',
+    aside: 'aside',
+    reference: 'reference',
+    instructions: 'message',
+  };
   const counts = new Map<string, Item[]>();
   for (const item of items) counts.set(words[item.kind], [...(counts.get(words[item.kind]) ?? []), item]);
   const parts = [...counts].map(([word, some]) => {
@@ -109,7 +143,20 @@ export function turnInWords(turn: Turn): string {
   return lines.map((line) => plain(line)).join('\n');
 }
 
-export function turnAsJson({ number, line, verdict, level, endpoint, model, time, run, parent, findings, fresh, said }: Turn): object {
+export function turnAsJson({
+  number,
+  line,
+  verdict,
+  level,
+  endpoint,
+  model,
+  time,
+  run,
+  parent,
+  findings,
+  fresh,
+  said,
+}: Turn): object {
   const items = (some: readonly Item[]) => some.map(({ kind, id, name, length }) => ({ kind, id, name, length }));
   const turn = { turn: number, line, verdict, level, endpoint, model, time, run, parent };
   return { ...turn, findings, told: items(fresh), said: said.map(items) };
@@ -120,7 +167,10 @@ export function verdictInWords({ verdict, level, first, found }: Summary, strict
   const where = first?.turn == null ? '' : ` in turn ${first.turn}`;
   const cause = first === null ? '' : `: ${first.finding.code}${where}: ${first.finding.text}`;
   if (verdict !== 'UNBROKEN') return `${verdict}${cause}`;
-  const edits = first !== null && !strict && found !== undefined ? `; history was edited, first${where}: ${first.finding.code}` : '';
+  const edits =
+    first !== null && !strict && found !== undefined
+      ? `; history was edited, first${where}: ${first.finding.code}`
+      : '';
   return `UNBROKEN (level: ${level ?? 'none'})${edits}`;
 }
 

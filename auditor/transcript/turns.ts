@@ -82,24 +82,43 @@ export function openTranscript(file: string, pool: Pick<Pool, 'check'>): Transcr
     if (checked === null && value !== null && redacted === null) return { bundle: textOf(job) };
     const turn = { ...NOTHING, number: ++number, line: Number(/\d+$/.exec(job.name)?.[0]), value };
     if (redacted !== null) return redactedTurn(turn, redacted);
-    if (checked === null) return { ...turn, verdict: job.isCut ? 'INCOMPLETE' : 'INVALID', findings: [job.isCut ? CUT : NOT_JSON] };
+    if (checked === null)
+      return { ...turn, verdict: job.isCut ? 'INCOMPLETE' : 'INVALID', findings: [job.isCut ? CUT : NOT_JSON] };
     const { verdict, level, code } = checked;
     const parts = verdict === 'INVALID' ? null : partsOf(value);
     const proof = proofFindings(checked);
-    if (parts === null) return { ...turn, verdict: 'INVALID', findings: [finding('proof_invalid', `its proof does not verify: ${code}`)] };
+    if (parts === null)
+      return {
+        ...turn,
+        verdict: 'INVALID',
+        findings: [finding('proof_invalid', `its proof does not verify: ${code}`)],
+      };
     const { endpoint = '/v1/chat/completions', request, response, timestamp } = parts.raw;
     const time = new Date(timestamp * 1000).toISOString();
-    return { ...turn, verdict, level, endpoint, time, ...joined(turn.number, parts.hash, proof, () => conversationOf(endpoint, request, response)) };
+    return {
+      ...turn,
+      verdict,
+      level,
+      endpoint,
+      time,
+      ...joined(turn.number, parts.hash, proof, () => conversationOf(endpoint, request, response)),
+    };
   }
 
   /** @param hash raw's */
-  function joined(turn: number, hash: string, proof: readonly Finding[], read: () => Conversation | null): Partial<Turn> {
+  function joined(
+    turn: number,
+    hash: string,
+    proof: readonly Finding[],
+    read: () => Conversation | null,
+  ): Partial<Turn> {
     const first = seen.get(hash);
     if (first !== undefined) return { findings: [...proof, again(first)] };
     seen.set(hash, turn);
     try {
       const conversation = read();
-      if (conversation === null) return { findings: [...proof, finding('no_conversation', 'its endpoint holds no conversation')] };
+      if (conversation === null)
+        return { findings: [...proof, finding('no_conversation', 'its endpoint holds no conversation')] };
       const { findings, ...link }: Link = chain.add(turn, conversation);
       const { model, responses: said } = conversation;
       return { ...link, model, said, conversation, findings: [...proof, ...findings] };
@@ -114,7 +133,10 @@ export function openTranscript(file: string, pool: Pick<Pool, 'check'>): Transcr
       ? finding('repeated', `it is the exchange of turn ${first} once more`)
       : finding('opened', `it opens turn ${-first}, which is redacted: raw has the hash that stands there`);
 
-  async function redactedTurn(turn: Turn, { raw_sha256, conversation, endpoint, ...redacted }: Redacted): Promise<Turn> {
+  async function redactedTurn(
+    turn: Turn,
+    { raw_sha256, conversation, endpoint, ...redacted }: Redacted,
+  ): Promise<Turn> {
     const proof = (await redacted.matches())
       ? finding('redacted', 'raw is not in the file: the proof cannot be checked, and what its messages are is claimed')
       : finding('proof_invalid', "the proof is not for raw's hash");
@@ -149,7 +171,10 @@ const NOTHING = {
   conversation: null,
 } as const satisfies Partial<Turn>;
 
-const CUT = finding('line_cut', 'the last line breaks off: its writer stopped while it wrote, before the answer was handed over');
+const CUT = finding(
+  'line_cut',
+  'the last line breaks off: its writer stopped while it wrote, before the answer was handed over',
+);
 const NOT_JSON = finding('proof_invalid', 'the line is no exchange: it is not JSON');
 
 const textOf = ({ line }: Job): string => new TextDecoder().decode(line ?? new Uint8Array());

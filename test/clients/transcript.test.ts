@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
-import { HumanMessage, SystemMessage, ToolMessage } from '@langchain/core/messages';
+import { type AIMessageChunk, HumanMessage, SystemMessage, ToolMessage } from '@langchain/core/messages';
 import { Agent, tool as agentTool, OpenAIProvider, Runner } from '@openai/agents';
 import { generateText, jsonSchema, stepCountIs, type ToolSet, tool } from 'ai';
 import OpenAI from 'openai';
@@ -130,7 +130,13 @@ const anthropic: AgentUnderTest = {
       if (compact && i >= COMPACTED)
         messages = [{ role: 'user', content: SUMMARY }, ...messages.slice(-2)] satisfies Anthropic.MessageParam[];
       const system = [{ type: 'text' as const, text: INSTRUCTIONS, cache_control: { type: 'ephemeral' as const } }];
-      const message = await client.messages.create({ model: 'm', max_tokens: 50, system, messages, tools: tools as never });
+      const message = await client.messages.create({
+        model: 'm',
+        max_tokens: 50,
+        system,
+        messages,
+        tools: tools as never,
+      });
       messages.push({ role: 'assistant', content: message.content });
       const calls = message.content.filter((block) => block.type === 'tool_use');
       if (calls.length === 0) return;
@@ -152,19 +158,23 @@ const langchain: AgentUnderTest = {
   async run({ verify, prompt, compact }) {
     const configuration = { baseURL: `${service.url}/v1` };
     const tools = TOOLS.map((name) => ({ type: 'function' as const, function: { name, parameters: PARAMETERS } }));
-    const model = new ChatCountersign({ model: 'm', apiKey: 'any', configuration, verify, streaming: true }).withConfig({
+    const model = new ChatCountersign({ model: 'm', apiKey: 'any', configuration, verify, maxRetries: 0 }).withConfig({
       tools: tools as never,
     });
     const system = new SystemMessage(INSTRUCTIONS);
     let messages: Parameters<typeof model.invoke>[0] & unknown[] = [new HumanMessage(prompt)];
     for (let i = 0; ; i++) {
       if (compact && i >= COMPACTED) messages = [new HumanMessage(SUMMARY), ...messages.slice(-2)] as typeof messages;
-      const message = await model.invoke([system, ...messages] as never);
+      const chunks: AIMessageChunk[] = [];
+      for await (const chunk of await model.stream([system, ...messages] as never)) chunks.push(chunk);
+      const message = chunks.reduce((whole, chunk) => whole.concat(chunk));
       messages.push(message as never);
       const calls = message.tool_calls ?? [];
       if (calls.length === 0) return;
       for (const { id = '', name, args } of calls)
-        messages.push(new ToolMessage({ tool_call_id: id, content: toolResult(name, args as { city: string }) }) as never);
+        messages.push(
+          new ToolMessage({ tool_call_id: id, content: toolResult(name, args as { city: string }) }) as never,
+        );
     }
   },
 };
@@ -201,7 +211,12 @@ describe.each([openaiAgent(false), openaiAgent(true), aiSdk, anthropic, langchai
       bodies.push(String(init?.body));
       return fetch(input, init);
     };
-    const verify = { fetch: send, transcript, simulatedRoot: service.sidecar.attester.simulated?.root, compact: given.wide === true };
+    const verify = {
+      fetch: send,
+      transcript,
+      simulatedRoot: service.sidecar.attester.simulated?.root,
+      compact: given.wide === true,
+    };
     await agent.run({ verify, prompt: `What about run ${name}?`, compact: false, ...given });
     await transcript.close();
     return readFileSync(path, 'utf8').trim().split('\n');

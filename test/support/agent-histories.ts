@@ -49,15 +49,23 @@ function ofChat(body: Json): History {
           },
         ];
       if (message.role !== 'assistant') return [];
-      const calls = list(message.tool_calls ?? []).map((call): Place => ({
-        kind: 'call',
-        id: String(call.id),
-        set: (value) => void ((call.function as Json).arguments = value),
-        rename: (id) => void (call.id = id),
-        drop,
-      }));
+      const calls = list(message.tool_calls ?? []).map(
+        (call): Place => ({
+          kind: 'call',
+          id: String(call.id),
+          set: (value) => void ((call.function as Json).arguments = value),
+          rename: (id) => void (call.id = id),
+          drop,
+        }),
+      );
       const has = message.content != null && message.content !== '';
-      const answer: Place = { kind: 'answer', id: '', set: (value) => void (message.content = value), rename() {}, drop };
+      const answer: Place = {
+        kind: 'answer',
+        id: '',
+        set: (value) => void (message.content = value),
+        rename() {},
+        drop,
+      };
       return has ? [answer, ...calls] : calls;
     });
   return {
@@ -84,8 +92,7 @@ function ofResponses(body: Json): History {
   const input = list(body.input);
   const all = (): Place[] =>
     input.flatMap((item): Place[] => {
-      const kind =
-        item.type === 'function_call' ? 'call' : item.type === 'function_call_output' ? 'result' : 'answer';
+      const kind = item.type === 'function_call' ? 'call' : item.type === 'function_call_output' ? 'result' : 'answer';
       if (kind === 'answer' && item.role !== 'assistant') return [];
       const member = { call: 'arguments', result: 'output', answer: 'content' }[kind];
       return [
@@ -103,8 +110,7 @@ function ofResponses(body: Json): History {
     places: (kind) => all().filter((one) => one.kind === kind),
     call: (call_id, name, args) => void input.push({ type: 'function_call', call_id, name, arguments: args }),
     result: (call_id, output) => void input.push({ type: 'function_call_output', call_id, output }),
-    answer: (text) =>
-      void input.push({ type: 'message', role: 'assistant', content: [{ type: 'output_text', text }] }),
+    answer: (text) => void input.push({ type: 'message', role: 'assistant', content: [{ type: 'output_text', text }] }),
     message: (content, at = input.length) => void input.splice(at, 0, { role: 'user', content }),
     instructions: (text) => void (body.instructions = text),
     text: () => JSON.stringify(body),

@@ -8,10 +8,22 @@ export interface Step {
 
 /** Ten calls in eight turns, two of them in pairs, and a last answer. */
 export const TEN_CALLS: readonly Step[] = [
-  { text: 'I look at both cities.', calls: [['get_weather', '{"city": "Paris"}'], ['get_weather', '{"city":"Rome"}']] },
+  {
+    text: 'I look at both cities.',
+    calls: [
+      ['get_weather', '{"city": "Paris"}'],
+      ['get_weather', '{"city":"Rome"}'],
+    ],
+  },
   { calls: [['get_time', '{"city":"Paris"}']] },
   { calls: [['get_weather', '{"city":"Oslo","days":[1, 2.50]}']] },
-  { text: 'Now both times.', calls: [['get_time', '{"city":"Rome"}'], ['get_time', '{"city":"Oslo"}']] },
+  {
+    text: 'Now both times.',
+    calls: [
+      ['get_time', '{"city":"Rome"}'],
+      ['get_time', '{"city":"Oslo"}'],
+    ],
+  },
   { calls: [['get_weather', '{"city":"Bern"}']] },
   { calls: [['get_time', '{"city":"Bern"}']] },
   { calls: [['get_weather', '{"city":"Wien"}']] },
@@ -50,7 +62,11 @@ export function planned(steps: readonly Step[], name = 'a'): Script {
 }
 
 function completionOf({ text, calls = [] }: Step, id: string, ids: readonly string[]) {
-  const tool_calls = calls.map(([name, args], i) => ({ id: ids[i], type: 'function', function: { name, arguments: args } }));
+  const tool_calls = calls.map(([name, args], i) => ({
+    id: ids[i],
+    type: 'function',
+    function: { name, arguments: args },
+  }));
   const message = { role: 'assistant', content: text ?? null, ...(calls.length === 0 ? {} : { tool_calls }) };
   return {
     id: `chatcmpl-${id}`,
@@ -76,13 +92,21 @@ function chunksOf({ text, calls = [] }: Step, id: string, ids: readonly string[]
     ...args.split(/(?<=:)/).map((part) => chunk({ tool_calls: [{ index, function: { arguments: part } }] })),
   ]);
   const words = (text ?? '').split(/(?<= )/).map((content) => chunk({ content }));
-  return [chunk({ role: 'assistant', content: '' }), ...words, ...pieces, chunk({}, calls.length === 0 ? 'stop' : 'tool_calls'), DONE];
+  return [
+    chunk({ role: 'assistant', content: '' }),
+    ...words,
+    ...pieces,
+    chunk({}, calls.length === 0 ? 'stop' : 'tool_calls'),
+    DONE,
+  ];
 }
 
 function responseOf({ text, calls = [] }: Step, id: string, ids: readonly string[]) {
   const content = [{ type: 'output_text', text, annotations: [], logprobs: [] }];
   const output = [
-    ...(text === undefined ? [] : [{ type: 'message', id: `msg_${id}`, role: 'assistant', status: 'completed', content }]),
+    ...(text === undefined
+      ? []
+      : [{ type: 'message', id: `msg_${id}`, role: 'assistant', status: 'completed', content }]),
     ...calls.map(([name, args], i) => ({
       type: 'function_call',
       id: `fc_${ids[i]}`,

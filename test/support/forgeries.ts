@@ -19,7 +19,12 @@ export interface Forgery {
   lines(runs: Runs): Promise<readonly string[]> | readonly string[];
 }
 
-const ofFile = (name: string, code: Code, lines: Forgery['lines'], verdict: Forgery['verdict'] = 'BROKEN'): Forgery => ({
+const ofFile = (
+  name: string,
+  code: Code,
+  lines: Forgery['lines'],
+  verdict: Forgery['verdict'] = 'BROKEN',
+): Forgery => ({
   name,
   code,
   verdict,
@@ -92,14 +97,24 @@ export const FORGERIES: readonly Forgery[] = [
     it.result('call_x', '30 degrees in Nice');
   }),
   told('an answer invented', 'answer_invented', (it) => it.answer('I am sure now.')),
-  told('the call of another run', 'answer_replayed', (it) => {
-    it.call('call_b1', 'get_weather', '{"city":"Kyiv"}');
-    it.result('call_b1', '18 degrees in Kyiv');
-  }, { other: true }),
+  told(
+    'the call of another run',
+    'answer_replayed',
+    (it) => {
+      it.call('call_b1', 'get_weather', '{"city":"Kyiv"}');
+      it.result('call_b1', '18 degrees in Kyiv');
+    },
+    { other: true },
+  ),
   told('the answer of another run', 'answer_replayed', (it) => it.answer('Kyiv is the coldest.'), { other: true }),
   told("the last call's arguments changed", 'said_changed', (it) => of(it, 'call', -1).set('{"city":"Nice"}')),
   told('the last answer changed', 'said_changed', (it) => of(it, 'answer', -1).set('Now all times.'), { at: 4 }),
-  told('the arguments of an older call changed', 'call_changed', (it) => of(it, 'call', 0).set('{"city":"Nice"}'), EDITED),
+  told(
+    'the arguments of an older call changed',
+    'call_changed',
+    (it) => of(it, 'call', 0).set('{"city":"Nice"}'),
+    EDITED,
+  ),
   told('an older answer changed', 'answer_changed', (it) => of(it, 'answer', 0).set('I look at neither.'), EDITED),
   told('a message put into the history', 'message_inserted', (it) => it.message('Hurry up.', -3), EDITED),
   told('other instructions', 'instructions_changed', (it) => it.instructions('Say that Nice is warm.'), EDITED),

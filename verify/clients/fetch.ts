@@ -200,7 +200,12 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
 }
 
 /** @throws {UnprovenAnswerError} where the sink throws. */
-async function keep(sink: TranscriptSink, answer: string | Uint8Array, verified: Verified, bundles: Bundles): Promise<void> {
+async function keep(
+  sink: TranscriptSink,
+  answer: string | Uint8Array,
+  verified: Verified,
+  bundles: Bundles,
+): Promise<void> {
   try {
     await sink(await recordOf(answer, verified, bundles));
   } catch (cause) {

@@ -38,6 +38,8 @@ export async function recordOf(
 
 /** The attestation of a verified answer. It may be a JSON string of one. */
 function received(answer: string | Uint8Array): Partial<Attestation> & { readonly bundle?: unknown } {
-  const value: unknown = JSON.parse((typeof answer === 'string' ? attestationIn(answer) : attestationOf(answer)) ?? '{}');
+  const value: unknown = JSON.parse(
+    (typeof answer === 'string' ? attestationIn(answer) : attestationOf(answer)) ?? '{}',
+  );
   return (typeof value === 'string' ? JSON.parse(value) : value) as Partial<Attestation>;
 }
