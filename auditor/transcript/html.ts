@@ -54,12 +54,12 @@ export function htmlReport(file: string): HtmlReport {
 
 const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 /** Characters that show nothing, or turn the direction of others. */
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-const escape = (text: string): string =>
+const escaped = (text: string): string =>
   text
     .replace(/[&<>"]/g, (found) => ESCAPED[found] ?? found)
-    .replace(UNSEEN, (found) => `<i>U+${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}</i>`);
+    .replace(UNSEEN, (found) => `<i>U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}</i>`);
 
 const TITLES: Readonly<Record<Item['kind'], string>> = {
   instructions: 'Instructions',
@@ -72,14 +72,14 @@ const TITLES: Readonly<Record<Item['kind'], string>> = {
 };
 
 function itemInHtml({ kind, name, id, text, length }: Item): string {
-  const own = kind === 'call' || (kind === 'user' && name !== 'user') ? ` <b>${escape(name)}</b>` : '';
-  const title = `${TITLES[kind]}${own}${id === null || id === '' ? '' : ` <code>${escape(id)}</code>`}`;
+  const own = kind === 'call' || (kind === 'user' && name !== 'user') ? ` <b>${escaped(name)}</b>` : '';
+  const title = `${TITLES[kind]}${own}${id === null || id === '' ? '' : ` <code>${escaped(id)}</code>`}`;
   const words = text.startsWith('\0') ? text.slice(1) : text;
   const rest =
     words.length > MAX_SHOWN
       ? `<p class="rest">${words.length - MAX_SHOWN} characters more are in the transcript.</p>`
       : '';
-  const body = text === '' && length === 0 ? '' : `<pre dir="auto">${escape(words.slice(0, MAX_SHOWN))}</pre>${rest}`;
+  const body = text === '' && length === 0 ? '' : `<pre dir="auto">${escaped(words.slice(0, MAX_SHOWN))}</pre>${rest}`;
   const folded =
     words.length > MAX_OPEN
       ? `<details><summary>${plural(words.length, 'character')}</summary>${body}</details>`
@@ -91,10 +91,10 @@ function turnInHtml(turn: Turn): string {
   const { number, verdict, level, model, time, endpoint, findings, fresh, said } = turn;
   const badge = `<span class="badge ${verdict}">${verdict}</span> <span class="badge level">level ${level}</span>`;
   const place = placeInWords(turn).replace(/turn (\d+)/, '<a href="#t$1">turn $1</a>');
-  const facts = [place, endpoint, model, time].flatMap((one, i) => (one === null ? [] : i === 0 ? one : escape(one)));
+  const facts = [place, endpoint, model, time].flatMap((one, i) => (one === null ? [] : i === 0 ? one : escaped(one)));
   const found = findings.map(
     ({ code, severity, text }) =>
-      `<li class="${severity}"><b>${severity}</b> <code>${code}</code> ${escape(text)}</li>`,
+      `<li class="${severity}"><b>${severity}</b> <code>${code}</code> ${escaped(text)}</li>`,
   );
   const choices = said.map((items, i) => {
     const choice = said.length > 1 ? `<h3>Choice ${i + 1}</h3>` : '';
@@ -111,7 +111,7 @@ ${choices.join('\n')}
 
 function head(summary: Summary, strict: boolean): string {
   const { verdict, turns, runs, valid, models, proven, not_proven } = summary;
-  const list = (items: readonly string[]) => `<ul>${items.map((text) => `<li>${escape(text)}</li>`).join('')}</ul>`;
+  const list = (items: readonly string[]) => `<ul>${items.map((text) => `<li>${escaped(text)}</li>`).join('')}</ul>`;
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -125,8 +125,8 @@ function head(summary: Summary, strict: boolean): string {
 <body>
 <header class="top">
 <h1>Transcript of a run</h1>
-<p class="verdict ${verdict}">${escape(verdictInWords(summary, strict))}</p>
-<p>${plural(turns, 'turn')} in ${plural(runs, 'run')}, ${valid} valid${models.length === 0 ? '' : `; by ${models.map(escape).join(', ')}`}. This page says what was found when it was made: <code>countersign transcript</code> checks the transcript itself.</p>
+<p class="verdict ${verdict}">${escaped(verdictInWords(summary, strict))}</p>
+<p>${plural(turns, 'turn')} in ${plural(runs, 'run')}, ${valid} valid${models.length === 0 ? '' : `; by ${models.map(escaped).join(', ')}`}. This page says what was found when it was made: <code>countersign transcript</code> checks the transcript itself.</p>
 <h2>Proven</h2>
 ${proven.length === 0 ? '<p>Nothing.</p>' : list(proven)}
 <h2>Not proven</h2>

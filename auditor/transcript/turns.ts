@@ -67,7 +67,7 @@ export function openTranscript(file: string, pool: Pick<Pool, 'check'>): Transcr
     const most = poolSize() * AHEAD;
     const pending: Read[] = [];
     for await (const job of linesOf(file)) {
-      const value = valueOf(job);
+      const value = parsedLine(job);
       const redacted = readRedacted(value);
       const line = redacted === null && value !== null ? pool.check(job) : Promise.resolve(null);
       line.catch(() => {});
@@ -179,7 +179,7 @@ const NOT_JSON = finding('proof_invalid', 'the line is no exchange: it is not JS
 
 const textOf = ({ line }: Job): string => new TextDecoder().decode(line ?? new Uint8Array());
 
-function valueOf(job: Job): Readonly<Record<string, unknown>> | null {
+function parsedLine(job: Job): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(textOf(job));
     return isObject(value) ? value : null;

@@ -51,6 +51,7 @@ export default defineConfig({
           { text: 'Releases', link: '/releases' },
           { text: 'Audit the weights', link: '/audit' },
           { text: 'Sealed prompts', link: '/sealed' },
+          { text: "Agents' runs", link: '/agents' },
         ],
       },
       {

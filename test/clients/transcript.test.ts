@@ -248,7 +248,9 @@ describe.each([openaiAgent(false), openaiAgent(true), aiSdk, anthropic, langchai
     const sent = [...bodies];
     const ask = async (body: string) => {
       let line = '';
-      const transcript = ({ attestation }: { attestation: object }) => void (line = JSON.stringify(attestation));
+      const transcript = ({ attestation }: { attestation: object }) => {
+        line = JSON.stringify(attestation);
+      };
       const send = verifyingFetch({ simulatedRoot: root, transcript });
       service.backend.script = planned([{ text: 'So be it.' }], 'c');
       const headers = { 'content-type': 'application/json' };

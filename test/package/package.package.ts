@@ -124,7 +124,7 @@ describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
     const arguments_ = [tarball, '--profile', 'esm-only', '--no-color', '--no-emoji'];
     const attw = await run(node(22), [join(tools, '@arethetypeswrong/cli/dist/index.js'), ...arguments_], folder);
     expect(attw.code, attw.output).toBe(0);
-    expect(attw.output.match(/node16 \(from ESM\): OK/g)).toHaveLength(8);
+    expect(attw.output.match(/node16 \(from ESM\): OK/g)).toHaveLength(9);
   });
 
   const CONSUMER = `
@@ -133,6 +133,8 @@ describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
     import { UnprovenAnswerError, verifyingFetch } from '@countersign/verify/fetch';
     import { createCollateral } from '@countersign/verify/nvidia';
     import { SealedFetchError, type SealedSession, sealedFetch } from '@countersign/verify/sealed';
+    import { transcriptFile } from '@countersign/verify/transcript';
+    export const kept = verifyingFetch({ transcript: transcriptFile('run.jsonl', { maxBytes: 1024 }) });
     const fetched = verifyingFetch({ strict: true, collateral: createCollateral({ fetch }), onVerified: ({ level }) => level });
     export const send: typeof globalThis.fetch = fetched;
     export async function one(text: string): Promise<Verified> {

@@ -43,8 +43,8 @@ function ofChat(body: Json): History {
           {
             kind: 'result',
             id: String(message.tool_call_id),
-            set: (value) => void (message.content = value),
-            rename: (id) => void (message.tool_call_id = id),
+            set: (value) => void Object.assign(message, { content: value }),
+            rename: (id) => void Object.assign(message, { tool_call_id: id }),
             drop,
           },
         ];
@@ -53,8 +53,8 @@ function ofChat(body: Json): History {
         (call): Place => ({
           kind: 'call',
           id: String(call.id),
-          set: (value) => void ((call.function as Json).arguments = value),
-          rename: (id) => void (call.id = id),
+          set: (value) => void Object.assign(call.function as Json, { arguments: value }),
+          rename: (id) => void Object.assign(call, { id: id }),
           drop,
         }),
       );
@@ -62,7 +62,7 @@ function ofChat(body: Json): History {
       const answer: Place = {
         kind: 'answer',
         id: '',
-        set: (value) => void (message.content = value),
+        set: (value) => void Object.assign(message, { content: value }),
         rename() {},
         drop,
       };
@@ -99,8 +99,9 @@ function ofResponses(body: Json): History {
         {
           kind,
           id: String(item.call_id ?? ''),
-          set: (value) => void (item[member] = kind === 'answer' ? [{ type: 'output_text', text: value }] : value),
-          rename: (id) => void (item.call_id = id),
+          set: (value) =>
+            void Object.assign(item, { [member]: kind === 'answer' ? [{ type: 'output_text', text: value }] : value }),
+          rename: (id) => void Object.assign(item, { call_id: id }),
           drop: () => without(input, item),
         },
       ];
@@ -112,7 +113,7 @@ function ofResponses(body: Json): History {
     result: (call_id, output) => void input.push({ type: 'function_call_output', call_id, output }),
     answer: (text) => void input.push({ type: 'message', role: 'assistant', content: [{ type: 'output_text', text }] }),
     message: (content, at = input.length) => void input.splice(at, 0, { role: 'user', content }),
-    instructions: (text) => void (body.instructions = text),
+    instructions: (text) => void Object.assign(body, { instructions: text }),
     text: () => JSON.stringify(body),
   };
 }
@@ -135,8 +136,8 @@ function ofMessages(body: Json): History {
           {
             kind,
             id: String(block[name] ?? ''),
-            set: (value) => void (block[member] = kind === 'call' ? JSON.parse(value) : value),
-            rename: (id) => void (block[name] = id),
+            set: (value) => void Object.assign(block, { [member]: kind === 'call' ? JSON.parse(value) : value }),
+            rename: (id) => void Object.assign(block, { [name]: id }),
             drop: () => without(blocks(message), block),
           },
         ];
@@ -155,7 +156,7 @@ function ofMessages(body: Json): History {
     },
     answer: (text) => void messages.push({ role: 'assistant', content: [{ type: 'text', text }] }),
     message: (content, at = messages.length) => void messages.splice(at, 0, { role: 'user', content }),
-    instructions: (text) => void (body.system = text),
+    instructions: (text) => void Object.assign(body, { system: text }),
     text: () => JSON.stringify(body),
   };
 }

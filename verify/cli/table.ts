@@ -337,17 +337,11 @@ export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
 ];
 
 export const EXIT_STATUS: readonly (readonly [status: number, text: string])[] = [
-  [
-    0,
-    'valid, of several all; passed; exported; expanded; every replay proven and identical, or up to a tie; an audit that is consistent; the proxy was told to end',
-  ],
-  [
-    1,
-    'invalid, of several any; or a replay that differs; an audit that is not consistent; a session that the proxy does not seal to',
-  ],
+  [0, 'valid, of several all; passed; consistent; unbroken; done'],
+  [1, 'invalid, of several any; refused; different; broken; not consistent'],
   [2, 'usage: the command line, a file that cannot be read, a service that cannot be reached'],
   [
     3,
-    'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral, no bundle, no release), or an audit has too few tokens',
+    'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral, no bundle, no release), or there is too little to judge by',
   ],
 ];

@@ -14,6 +14,7 @@ from .binding.batch import check_batch
 from .binding.exchange import is_transcript
 from .binding.input import attestation_in
 from .clients.client import verifying_async_client, verifying_client
+from .clients.transcript import TranscriptFile, TranscriptRecord
 from .clients.unproven_error import UnprovenAnswerError
 from .common.bundles import Bundle, Bundles, fetch_bundle
 from .common.checks import CHECKS, CPU_CHECKS, Check, CheckFailure, FailureCode, Limits, VerificationError
@@ -97,6 +98,8 @@ __all__ = [
     "SessionReport",
     "TdxCollateral",
     "TokenClaims",
+    "TranscriptFile",
+    "TranscriptRecord",
     "UnprovenAnswerError",
     "VerificationError",
     "VerificationReport",

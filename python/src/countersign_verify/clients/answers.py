@@ -26,6 +26,7 @@ from ..proto.json import with_last_member
 from ..proto.stream.forms import stream_form_of
 from ..proto.strict_json import JsonTextError, parse
 from .held_stream import HeldStream
+from .transcript import TranscriptSink, record_of
 from .unproven_error import HEADERS, STATUS, UnprovenAnswerError, cause_in, refusal_body
 
 MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
@@ -66,6 +67,7 @@ class Verifier:
         unproven_paths: Iterable[str] = (),
         strict: bool | None = None,
         compact: bool = False,
+        transcript: TranscriptSink | None = None,
         max_stream_bytes: int = MAX_STREAM_BYTES,
         verify_limits: Limits | None = None,
     ) -> None:
@@ -76,6 +78,7 @@ class Verifier:
         self.max_bytes = max_stream_bytes
         self._strict = policy.max_batch == 1 if strict is None else strict
         self._compact = compact
+        self.transcript = transcript
         self._bundles = Bundles()
         self._unproven_paths = tuple(path for path in unproven_paths if path.startswith("/"))
         self._on_verified = on_verified
@@ -181,7 +184,7 @@ class Verifier:
             raise UnprovenAnswerError("response_mismatch")
         return verified
 
-    def accept(self, verified: Verified) -> None:
+    def see(self, verified: Verified) -> None:
         """@raises UnprovenAnswerError for a proof that was accepted before."""
         name = nonce_of(verified.attestation.raw)
         with self._lock:
@@ -191,6 +194,18 @@ class Verifier:
             self._seen[name] = None
             if len(self._seen) > MAX_SEEN:
                 self._seen.popitem(last=False)
+
+    def keep(self, answer: bytes, verified: Verified, *, stream: bool) -> None:
+        """Hands the exchange to the transcript. It may run in any thread. @raises UnprovenAnswerError where that raises."""
+        if self.transcript is None:
+            return
+        try:
+            bundles = self._verify.get("bundles") or self._bundles
+            self.transcript(record_of(answer, verified, bundles, stream=stream))
+        except Exception as cause:
+            raise UnprovenAnswerError("transcript_failed") from cause
+
+    def tell(self, verified: Verified) -> None:
         if self._on_verified is not None:
             self._on_verified(verified)
 

@@ -21,6 +21,7 @@ from ..policy.options import Verified, VerifyOptions
 from .answers import MAX_STREAM_BYTES, Asked, Body, Decoder, Verifier
 from .held_stream import HeldStream
 from .sealed_answers import session_of
+from .transcript import TranscriptSink
 from .unproven_error import UnprovenAnswerError
 
 _MAX_LOOP_BYTES = 32 * 1024
@@ -40,6 +41,7 @@ def verifying_client(
     unproven_paths: Iterable[str] = (),
     strict: bool | None = None,
     compact: bool = False,
+    transcript: TranscriptSink | None = None,
     max_stream_bytes: int = MAX_STREAM_BYTES,
     verify_limits: Limits | None = None,
     library: None = None,
@@ -73,6 +75,8 @@ def verifying_client(*, library: ModuleType | None = None, **options: Any) -> An
         ``policy.max_batch`` is 1.
     :param compact: whether attestations are compact: each names a bundle, which is fetched once from the same service, with this client,
         and kept. The attestation that ``on_verified`` gets is whole. Without its bundle an answer is refused (``bundle_unavailable``).
+    :param transcript: keeps each proven exchange before its answer (or the end of its stream) is handed over: :class:`TranscriptFile`, or a
+        function of your own. Where it raises, the answer is refused (``transcript_failed``).
     :param max_stream_bytes: the largest answer, whole or streamed, that is kept to be checked, after its content encoding.
     :param verify_limits: the ``limits`` of :func:`verify_attestation`.
     :param library: ``httpx2`` for packages that take clients of that one alone, as ``anthropic`` does; ``httpx`` by default.
@@ -91,6 +95,7 @@ def verifying_async_client(
     unproven_paths: Iterable[str] = (),
     strict: bool | None = None,
     compact: bool = False,
+    transcript: TranscriptSink | None = None,
     max_stream_bytes: int = MAX_STREAM_BYTES,
     verify_limits: Limits | None = None,
     library: None = None,
@@ -118,6 +123,7 @@ _OWN_OPTIONS = (
     "unproven_paths",
     "strict",
     "compact",
+    "transcript",
     "max_stream_bytes",
     "verify_limits",
 )
@@ -192,7 +198,9 @@ class _Sending:
         verified = self._verifier.prove(answer, asked, partial(self._bundle, asked, fetch), stream=stream)
         if is_in_session is not None and not is_in_session(verified):
             raise UnprovenAnswerError("session_mismatch")
-        self._verifier.accept(verified)
+        self._verifier.see(verified)
+        self._verifier.keep(answer, verified, stream=stream)
+        self._verifier.tell(verified)
 
     def _bundle(self, asked: Asked, fetch: Fetch, sha256: str) -> str | None:
         """What the service serves for a bundle. It may raise anything."""
@@ -283,7 +291,10 @@ class _AsyncSending:
         verified = await _in_thread(lambda: self._verifier.prove(answer, asked, load, stream=stream))
         if is_in_session is not None and not await is_in_session(verified):
             raise UnprovenAnswerError("session_mismatch")
-        self._verifier.accept(verified)
+        self._verifier.see(verified)
+        if self._verifier.transcript is not None:
+            await _in_thread(partial(self._verifier.keep, answer, verified, stream=stream))
+        self._verifier.tell(verified)
 
     async def _events(self, response: Any, held: HeldStream, asked: Asked, fetch: Fetch) -> AsyncIterator[bytes]:
         async for part in self._parts(response):

@@ -19,6 +19,7 @@ MESSAGES: Final = {
     "stream_too_large": "The stream is larger than what is kept to be checked.",
     "response_broken": "The answer broke off before its end.",
     "response_too_large": "The answer is larger than what is kept to be checked.",
+    "transcript_failed": "The answer is proven, but the transcript did not take it, so it is not handed over.",
 }
 
 CAUSES: Final = {
