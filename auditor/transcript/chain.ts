@@ -102,7 +102,7 @@ export class Chain {
     const state = longest.state ?? base;
     const fresh = items.slice(longest.length);
     if (state !== null && !fresh.some(isSaid)) {
-      findings.push(...this.#judge(state.run, state.open, fresh));
+      findings.push(...this.#asides(items, state.run), ...this.#judge(state.run, state.open, fresh));
       if (state.continued) findings.push(finding('branch', `a branch: turn ${state.turn} was continued before`));
       return { run: state.run, state, parent: state.turn, fresh, findings };
     }
@@ -111,8 +111,10 @@ export class Chain {
     const run = history ? (state?.run ?? this.#known.runOf(items)) : null;
     if (run === null)
       return { run, state: null, parent: null, fresh: items, findings: [...findings, ...before(items)] };
-    const edits = editsIn(run.told, run.first, items, (item) => this.#known.said(item)?.run === run);
-    findings.push(...edits.findings, ...this.#judge(run, toldAgain(run, items), edits.fresh));
+    const words = items.filter(({ kind }) => kind !== 'aside');
+    const edits = editsIn(run.told, run.first, words, (item) => this.#known.said(item)?.run === run);
+    const judged = this.#judge(run, toldAgain(run, items), edits.fresh);
+    findings.push(...this.#asides(items, run), ...edits.findings, ...judged);
     return { run, state: run.head, parent: run.head.turn, fresh: edits.fresh, findings };
   }
 
@@ -125,10 +127,6 @@ export class Chain {
       const id = item.id ?? '';
       if (isSaid(item)) findings.push(this.#misplaced(item, run));
       if (item.kind === 'call') open.set(id, (open.get(id) ?? 0) + 1);
-      if (item.kind === 'aside' && this.#known.said(item) === null)
-        findings.push(
-          finding('aside_changed', `${named(item.name)} stands in the history in words that no response had`),
-        );
       if (item.kind !== 'result') continue;
       const left = open.get(id) ?? 0;
       if (left > 0) open.set(id, left - 1);
@@ -142,6 +140,17 @@ export class Chain {
         findings.push(finding('call_unanswered', `the model was asked to go on without the result of ${named(id)}`));
     if (done.size > 1) findings.push(finding('parallel_calls', `results of ${done.size} parallel calls`));
     return findings;
+  }
+
+  /** Reasoning, and what a service ran, that no response had: each the first time that it is told. */
+  #asides(items: readonly Item[], run: Run): Finding[] {
+    const unsaid = items.filter((item) => item.kind === 'aside' && this.#known.said(item) === null);
+    const told = new Set(unsaid.length === 0 ? [] : run.told.map(({ hash }) => hash));
+    return unsaid.flatMap(({ hash, name }) =>
+      told.has(hash)
+        ? []
+        : finding('aside_changed', `${named(name)} stands in the history in words that no response had`),
+    );
   }
 
   #misplaced(item: Item, run: Run): Finding {

@@ -53,7 +53,7 @@ export function editsIn(
     const left: Item[] = [];
     for (const now of gap.put) {
       const known = removedById.get(`${now.kind} ${now.id}`);
-      const words = now.kind === 'answer' || now.kind === 'aside';
+      const words = now.kind === 'answer';
       const before =
         now.id === null
           ? words
@@ -151,8 +151,6 @@ function changedOne({ before, now }: Pair, isFirst: boolean): Finding {
       'result_changed',
       `the result of ${named(now.id ?? '')} (turn ${before.turn}) is told in other words: ${sizes}`,
     );
-  if (now.kind === 'aside')
-    return finding('aside_changed', `the reasoning of turn ${before.turn} is told in other words: ${sizes}`);
   const what =
     now.kind === 'call'
       ? `the call ${named(now.id ?? '')} of turn ${before.turn} is told with another tool or other arguments`

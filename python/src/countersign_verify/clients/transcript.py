@@ -104,7 +104,8 @@ class TranscriptFile:
                 del self._written[next(iter(self._written))]
 
     def _opened(self) -> BinaryIO:
-        file: BinaryIO = open(self._path, "a+b", buffering=0, opener=_private)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        file: BinaryIO = os.fdopen(os.open(self._path, flags, 0o600), "r+b", buffering=0)
         try:
             _mend(file)
         except BaseException:
@@ -116,10 +117,6 @@ class TranscriptFile:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _mend(file: BinaryIO) -> None:
