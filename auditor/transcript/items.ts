@@ -145,6 +145,8 @@ function ofResponses(given: Json): Item[] {
   if (String(type).endsWith('_call_output')) return [result(call_id, output)];
   if (String(type).endsWith('_call') && typeof call_id === 'string')
     return [call(call_id, name ?? type, args ?? input ?? action)];
+  // An approval is the client's own.
+  if (String(type).endsWith('_response')) return [message(type, canonical(given))];
   return aside(String(type), canonical({ ...given, id: null }));
 }
 
