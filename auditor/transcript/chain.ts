@@ -46,6 +46,8 @@ export class Chain {
     const root = items[0]?.hash ?? '';
     const head = null as unknown as State;
     const run = joined.run ?? { number: ++this.#count, root, told: [], first: 0, head, instructions };
+    const isTold = joined.run !== null && run.instructions === instructions;
+    const fresh = isTold ? joined.fresh : [...exchange.instructions, ...joined.fresh];
     const findings = [...joined.findings, ...changesIn(run, joined.state, exchange, instructions, base !== null)];
     if (joined.state !== null) joined.state.continued = true;
     const { responses, model, responseId } = exchange;
@@ -64,7 +66,7 @@ export class Chain {
     keep(run, turn, items, responses[0] ?? [], base !== null);
     run.instructions = instructions;
     this.#touch(run, joined.run === null);
-    return { run: run.number, parent: joined.parent, fresh: joined.fresh, findings };
+    return { run: run.number, parent: joined.parent, fresh, findings };
   }
 
   /** Calls that nothing answers, of runs that ended with them. */
@@ -115,7 +117,7 @@ export class Chain {
     const edits = editsIn(run.told, run.first, words, (item) => this.#known.said(item)?.run === run);
     const judged = this.#judge(run, toldAgain(run, items), edits.fresh);
     findings.push(...this.#asides(items, run), ...edits.findings, ...judged);
-    return { run, state: run.head, parent: run.head.turn, fresh: edits.fresh, findings };
+    return { run, state: run.head, parent: run.head.turn, fresh: [...edits.put, ...edits.fresh], findings };
   }
 
   /** Each result against the call that it answers, and what stands in the model's name that it did not say. */
@@ -123,12 +125,14 @@ export class Chain {
     const findings: Finding[] = [];
     const open = new Map(calls);
     const done = new Set<string>();
+    let answered = 0;
     for (const item of fresh) {
       const id = item.id ?? '';
       if (isSaid(item)) findings.push(this.#misplaced(item, run));
       if (item.kind === 'call') open.set(id, (open.get(id) ?? 0) + 1);
       if (item.kind !== 'result') continue;
       const left = open.get(id) ?? 0;
+      if (left > 0) answered++;
       if (left > 0) open.set(id, left - 1);
       else if (done.has(id)) findings.push(finding('result_twice', `the call ${named(id)} has a second result`));
       else findings.push(finding('result_unasked', `a result for ${named(id)}, which no call of the model asked for`));
@@ -138,7 +142,7 @@ export class Chain {
     for (const [id, left] of open)
       if (left > 0)
         findings.push(finding('call_unanswered', `the model was asked to go on without the result of ${named(id)}`));
-    if (done.size > 1) findings.push(finding('parallel_calls', `results of ${done.size} parallel calls`));
+    if (answered > 1) findings.push(finding('parallel_calls', `results of ${answered} parallel calls`));
     return findings;
   }
 

@@ -9,6 +9,8 @@ export interface Kept extends Pick<Item, 'kind' | 'hash' | 'id' | 'content' | 'l
 
 export interface Edits {
   readonly findings: readonly Finding[];
+  /** What stands in place of what was told before, or between. */
+  readonly put: readonly Item[];
   /** The items after everything that was told before. */
   readonly fresh: readonly Item[];
 }
@@ -49,6 +51,7 @@ export function editsIn(
   const findings: Finding[] = [];
   const last = gaps.at(-1) as Gap;
   const fresh: Item[] = [];
+  const put: Item[] = [];
   for (const gap of gaps) {
     const left: Item[] = [];
     for (const now of gap.put) {
@@ -64,9 +67,11 @@ export function editsIn(
       else if (gap === last || now.kind === 'result') fresh.push(now);
       else left.push(now);
     }
+    put.push(...left.filter(({ kind }) => kind === 'user'));
     findings.push(...unpaired(gap, paired, left, isSaid, fresh));
   }
-  return { findings: [...findings, ...changed(pairs, new Set(told.slice(first)))], fresh };
+  put.push(...pairs.map(({ now }) => now));
+  return { findings: [...findings, ...changed(pairs, new Set(told.slice(first)))], put, fresh };
 }
 
 /** Items in both are found in their order; what is told in another place counts as removed there and put here. */

@@ -116,7 +116,7 @@ export function itemsInWords(items: readonly Item[]): string {
     result: 'result',
     aside: 'aside',
     reference: 'reference',
-    instructions: 'message',
+    instructions: 'instruction',
   };
   const counts = new Map<string, Item[]>();
   for (const item of items) counts.set(words[item.kind], [...(counts.get(words[item.kind]) ?? []), item]);

@@ -1,4 +1,5 @@
-// The code of Quickstart, Clients, Verify and Audit, run from top to bottom as a stranger would: in a fresh copy of the repository, on Node 20, with empty
+// The code of Quickstart, Clients, Agents' runs, Verify and Audit, run from top to bottom as a stranger would: in a fresh copy of the
+// repository, on Node 20, with empty
 // caches of npm and pip, and what the registries have today. Beside it, what cannot be run here, by name.
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,7 +11,14 @@ import { freePort } from '../support/harness.ts';
 import { installPackages } from '../support/npm-packages.ts';
 import { type Block, blocks, ROOT, read } from './markdown.ts';
 
-const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md', 'docs/audit.md', 'docs/sealed.md'];
+const PAGES = [
+  'docs/quickstart.md',
+  'docs/clients.md',
+  'docs/agents.md',
+  'docs/verify.md',
+  'docs/audit.md',
+  'docs/sealed.md',
+];
 /** A block may be left out for these alone. */
 const REASONS = ['needs a real GPU', 'a fragment'];
 const SERVICE = 'http://127.0.0.1:8080';
