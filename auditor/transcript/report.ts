@@ -66,7 +66,7 @@ export function counter(strict: boolean) {
         models: [...models],
         found,
         first,
-        ...claims(valid, turns, verdict, found),
+        ...claims(valid, turns, verdict, found, severity === 'edit'),
       };
     },
   };
@@ -77,8 +77,10 @@ function claims(
   turns: number,
   verdict: Summary['verdict'],
   found: Summary['found'],
+  isEdited: boolean,
 ): Pick<Summary, 'proven' | 'not_proven'> {
   const whole = `${valid} of ${turns} turns`;
+  const edited = isEdited ? 'and what was changed when it was told again is listed' : 'and nothing was put between';
   const hidden = 'what the service added of its own state, where a turn names an earlier response by its id';
   return {
     proven: [
@@ -88,7 +90,7 @@ function claims(
           ]
         : []),
       ...(valid > 0 && verdict === 'UNBROKEN'
-        ? ['each result that the model was told, at first, answers a call that it made, and nothing was put between']
+        ? [`each result that the model was told, at first, answers a call that it made, ${edited}`]
         : []),
     ],
     not_proven: [
