@@ -185,10 +185,19 @@ const OTHER: readonly Step[] = [
   { text: 'Kyiv is the coldest.' },
 ];
 
+/** What the forged transcripts have in common is checked once. */
+const checked = new Map<string, ReturnType<Pool['check']>>();
+function check(job: Parameters<Pool['check']>[0]) {
+  const text = Buffer.from(job.line ?? []).toString();
+  const line = checked.get(text) ?? pool.check(job);
+  checked.set(text, line);
+  return line;
+}
+
 async function judged(lines: readonly string[], end = '\n'): Promise<{ summary: Summary; turns: Turn[] }> {
   const file = join(folder.path, 'judged.jsonl');
   writeFileSync(file, lines.join('\n') + end);
-  const transcript = openTranscript(file, pool);
+  const transcript = openTranscript(file, { check });
   const counted = counter(false);
   const turns: Turn[] = [];
   for await (const turn of transcript.turns()) {
@@ -241,7 +250,7 @@ describe.each([openaiAgent(false), openaiAgent(true), aiSdk, anthropic, langchai
     expect(turns[5]?.findings[0]?.text).toMatch(/^1 message, .*no longer told, 1 message in their place$/);
   });
 
-  it('is named rightly where it is forged', async () => {
+  it('is named rightly where it is forged', { timeout: 60_000 }, async () => {
     const root = service.sidecar.attester.simulated?.root;
     const b = await ran(OTHER, 'b');
     const a = await ran(TEN_CALLS, 'a');
