@@ -7,3 +7,6 @@ import { TRANSCRIPT } from './transcript/command.ts';
 
 export const AUDITOR: readonly OwnCommand[] = [AUDIT, REPLAY, SECRETS];
 export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, TRANSCRIPT];
+import { WEIGHTS } from './weights/command.ts';
+
+export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, WEIGHTS];

@@ -233,9 +233,13 @@ const REMOVED: ReadonlyMap<string, string> = new Map([
 
 function parse(args: readonly string[], command: Command, all: readonly Command[]): Parsed {
   const own = Object.fromEntries(
-    command.options.map(({ name, value, multiple = false }) => [
+    command.options.map(({ name, short, value, multiple = false }) => [
       name,
-      { type: value === undefined ? ('boolean' as const) : ('string' as const), multiple },
+      {
+        type: value === undefined ? ('boolean' as const) : ('string' as const),
+        multiple,
+        ...(short === undefined ? {} : { short }),
+      },
     ]),
   );
   const options = { ...own, help: { type: 'boolean', short: 'h' }, version: { type: 'boolean', short: 'v' } } as const;

@@ -2,7 +2,8 @@
 import { VERSION } from '../common/version.ts';
 import { type Command, EXIT_STATUS, OF_SERVICE, type Option } from './table.ts';
 
-const left = ({ name, value }: Option): string => `--${name}${value === undefined ? '' : ` ${value}`}`;
+const left = ({ name, short, value }: Option): string =>
+  `${short === undefined ? '' : `-${short}, `}--${name}${value === undefined ? '' : ` ${value}`}`;
 
 const called = (name: string, operands: string): string => (operands === '' ? name : `${name} ${operands}`);
 

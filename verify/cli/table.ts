@@ -7,6 +7,8 @@ export const DEMANDS = ['alias_check', 'ciphertext_hiding', 'smt_off'] as const;
 
 export interface Option {
   readonly name: string;
+  /** One letter that stands for it. */
+  readonly short?: string;
   /** The name of its value; absent: the option has none. */
   readonly value?: string;
   readonly multiple?: boolean;
