@@ -51,7 +51,7 @@ copy() { # A program and the libraries that it needs, from the root.
 }
 copy /usr/sbin/veritysetup
 kernel=$(ls "$work/root/usr/lib/modules")
-modules=(virtio_blk dm-verity squashfs overlay sev-guest tdx-guest configfs)
+modules=(virtio_blk dm-verity squashfs erofs overlay sev-guest tdx-guest configfs)
 : >"$first/etc/modules"
 for module in "${modules[@]}"; do
   chroot "$work/root" /usr/sbin/modprobe -S "$kernel" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p' |
@@ -63,7 +63,8 @@ for module in "${modules[@]}"; do
       case $file in *.xz) xz -dc "$work/root$file" ;; *) cat "$work/root$file" ;; esac >"$first/modules/$name"
     done
 done
-cp "$work/root/boot/vmlinuz-$kernel" "$out/vmlinuz"
+# Newer packages have it beside the modules.
+cp "$work/root/boot/vmlinuz-$kernel" "$out/vmlinuz" 2>/dev/null || cp "$work/root/usr/lib/modules/$kernel/vmlinuz" "$out/vmlinuz"
 rm -rf "$work/root/boot" "$work/root/initrd.img"* "$work/root/vmlinuz"*
 find "$first" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 (cd "$first" && find . -print0 | sort -z | cpio --null --create --format=newc --reproducible --owner=0:0 --quiet) | gzip -9n >"$out/initrd"
