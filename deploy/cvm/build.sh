@@ -7,7 +7,7 @@
 #   PACKAGES             more Debian packages, with spaces between them
 #   FILES                a folder whose contents are laid over the root, such as NVIDIA's driver and container toolkit
 #   MIRROR               http://deb.debian.org/debian; a snapshot.debian.org address for the bytes of another day
-#   SUITE, KERNEL        trixie, linux-image-cloud-amd64
+#   SUITE, KERNEL        trixie, linux-image-cloud-amd64; linux-image-cloud-amd64/trixie-backports for TDX, whose registers 6.12 does not show
 #   COMMAND_LINE         more for the kernel's command line; countersign.launch=SHA256 makes an image of one launch file
 #   AML                  0; 1 lets the kernel run the code in the host's ACPI tables, which Azure's guests and perhaps a GPU's driver need
 #   SOURCE_DATE_EPOCH    the time that all files bear
@@ -29,11 +29,14 @@ mkdir -p "$out"
 # The root. It is never written: what changes while it runs is in memory, which is encrypted.
 base=systemd,systemd-sysv,systemd-resolved,kmod,ca-certificates,iproute2,iptables,docker.io,docker-cli,docker-compose
 base+=,cryptsetup-bin,busybox-static,${KERNEL:-linux-image-cloud-amd64}${PACKAGES:+,${PACKAGES// /,}}
+# A kernel of another suite, PACKAGE/SUITE, comes with that suite's sources.
+sources=("$mirror")
+case ${KERNEL:-} in */*) sources=("deb $mirror $suite main" "deb $mirror ${KERNEL#*/} main") ;; esac
 mmdebstrap --variant=minbase --include="$base" \
   --aptopt='APT::Install-Recommends "false"' \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
   --customize-hook="$here/harden.sh \"\$1\" $here ${FILES:-}" \
-  "$suite" "$work/root.tar" "$mirror"
+  "$suite" "$work/root.tar" "${sources[@]}"
 mkdir "$work/root"
 tar -xf "$work/root.tar" -C "$work/root"
 rm "$work/root.tar"
@@ -42,7 +45,7 @@ rm "$work/root.tar"
 first=$work/first
 mkdir -p "$first"/{bin,dev,proc,sys,run,sysroot,etc}
 cp "$work/root/usr/bin/busybox" "$first/bin/busybox"
-cp "$here/init" "$first/init"
+cp "$here/init" "$here/rtmr3.sh" "$first/"
 copy() { # A program and the libraries that it needs, from the root.
   install -D "$work/root$1" "$first$1"
   chroot "$work/root" /usr/bin/ldd "$1" | grep -o '/[^ ]*' | while read -r library; do
@@ -50,6 +53,7 @@ copy() { # A program and the libraries that it needs, from the root.
   done
 }
 copy /usr/sbin/veritysetup
+copy /usr/bin/sha384sum
 kernel=$(ls "$work/root/usr/lib/modules")
 modules=(virtio_blk dm-verity squashfs erofs overlay sev-guest tdx-guest configfs)
 : >"$first/etc/modules"

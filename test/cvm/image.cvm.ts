@@ -1,7 +1,5 @@
 // deploy/cvm: the image is the same bytes when it is built again, has no login, and starts nothing but its launch file. QEMU boots it without
 // a TEE, in software alone.
-import { spawn, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import {
   closeSync,
   copyFileSync,
@@ -9,111 +7,52 @@ import {
   openSync,
   readdirSync,
   readFileSync,
-  truncateSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { stringify } from 'yaml';
 import { readReference } from '../../verify/cpu.ts';
 import { temporaryFolder } from '../support/harness.ts';
+import {
+  BOOT_MS,
+  type Boot,
+  BUILD_MS,
+  boot as bootImage,
+  composeOf,
+  disk as diskAt,
+  launchOf,
+  linesOf,
+  RECIPE,
+  run,
+  sha256,
+} from './guest.ts';
 import { toolsOrNull } from './tools.ts';
 
 const tools = toolsOrNull();
-const RECIPE = fileURLToPath(new URL('../../deploy/cvm/', import.meta.url));
-const LAUNCH = fileURLToPath(new URL('../../scripts/launch.ts', import.meta.url));
-const BUILD_MS = 900_000;
-const BOOT_MS = 420_000;
 
 const folder = temporaryFolder();
 afterAll(() => folder.remove());
 const at = (...names: string[]) => join(folder.path, ...names);
-const sha256 = (data: string | Buffer) => createHash('sha256').update(data).digest('hex');
+const disk = (name: string, files: Readonly<Record<string, string>>) => diskAt(at(name), files);
 
-function run(command: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): string {
-  const { status, stdout, stderr } = spawnSync(command, args, {
-    encoding: 'utf8',
-    env: { ...process.env, ...env },
-    maxBuffer: 1 << 26,
-  });
-  if (status !== 0) throw new Error(`${command} ended with ${status}: ${stderr.slice(-2000)}`);
-  return stdout;
-}
-
-/** A disk with the archive that the host hands in. */
-function disk(name: string, files: Readonly<Record<string, string>>): string {
-  mkdirSync(at(name));
-  for (const [file, text] of Object.entries(files)) writeFileSync(at(name, file), text);
-  run('tar', ['-cf', at(`${name}.img`), '-C', at(name), ...Object.keys(files)]);
-  truncateSync(at(`${name}.img`), 1 << 20);
-  return at(`${name}.img`);
-}
-
-interface Boot {
-  readonly config: string | null;
-  /** More for QEMU. */
-  readonly more?: readonly string[];
-  readonly launch?: string;
-  readonly root?: string;
-  /** Ends the machine when its console says this; else it runs until it ends by itself. */
-  readonly until?: RegExp;
-}
-
-/** @returns what the console said. */
-async function boot({ config, launch, root = at('one', 'root.squashfs'), until, more = [] }: Boot): Promise<string> {
-  const drive = (file: string) => ['-drive', `file=${file},format=raw,if=virtio,readonly=on`];
-  const command = `${readFileSync(at('one', 'cmdline'), 'utf8').trim()}${launch === undefined ? '' : ` countersign.launch=${launch}`}`;
-  const args = [
-    ...[
-      '-machine',
-      'q35,accel=tcg',
-      '-cpu',
-      'max',
-      '-smp',
-      '2',
-      '-m',
-      '2048',
-      '-nographic',
-      '-no-reboot',
-      '-nic',
-      'none',
-    ],
-    ...['-kernel', at('one', 'vmlinuz'), '-initrd', at('one', 'initrd'), '-append', command],
-    ...[root, at('one', 'root.verity'), ...(config === null ? [] : [config])].flatMap(drive),
-    ...more,
-  ];
-  const machine = spawn('qemu-system-x86_64', args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  const timer = setTimeout(() => machine.kill('SIGKILL'), BOOT_MS - 20_000);
-  let said = '';
-  for (const stream of [machine.stdout, machine.stderr])
-    stream.setEncoding('utf8').on('data', (text: string) => {
-      said += text;
-      if (until?.test(said)) machine.kill('SIGKILL');
-    });
-  await new Promise((resolve) => machine.once('close', resolve));
-  clearTimeout(timer);
-  return said;
-}
+/** Of the image that was built first. */
+const boot = (options: Omit<Boot, 'image'>) => bootImage({ image: at('one'), ...options });
 
 describe.skipIf(tools === null)('the image for confidential VMs', () => {
   const digest = (name: string) => `registry.invalid/${name}@sha256:${sha256(name)}`;
-  const compose = stringify({
-    services: {
-      gateway: { image: digest('gateway') },
-      sidecar: { image: digest('sidecar') },
-      backend: { image: digest('backend'), command: ['model'] },
-    },
+  const compose = composeOf({
+    gateway: { image: digest('gateway') },
+    sidecar: { image: digest('sidecar') },
+    backend: { image: digest('backend'), command: ['model'] },
   });
   let launch = '';
   let good = '';
 
   beforeAll(() => {
     for (const name of ['one', 'two']) console.log(run(join(RECIPE, 'build.sh'), [at(name)]));
-    writeFileSync(at('compose.yaml'), compose);
-    launch = run(process.execPath, [LAUNCH, at('compose.yaml')]);
-    good = disk('good', { 'launch.json': launch, 'compose.yaml': compose });
+    launch = launchOf(compose);
+    good = disk('good', { 'launch.json': launch, 'compose.json': compose });
   }, BUILD_MS);
 
   it('is bit for bit the same when it is built again', () => {
@@ -176,14 +115,9 @@ describe.skipIf(tools === null)('the image for confidential VMs', () => {
 
   describe('booted without a TEE', () => {
     const PANIC = /Kernel panic - not syncing: Attempted to kill init/;
-    const refused = async (options: Boot, why: RegExp) => {
+    const refused = async (options: Omit<Boot, 'image'>, why: RegExp) => {
       const said = await boot(options);
-      console.log(
-        said
-          .split('\n')
-          .filter((line) => line.includes('countersign:'))
-          .join('\n'),
-      );
+      console.log(linesOf(said));
       expect(said).toMatch(why);
       expect(said).toMatch(PANIC);
       expect(said).not.toContain('systemd[1]');
@@ -201,13 +135,13 @@ describe.skipIf(tools === null)('the image for confidential VMs', () => {
     );
 
     it('refuses another compose file', { timeout: BOOT_MS }, async () => {
-      const config = disk('compose', { 'launch.json': launch, 'compose.yaml': `${compose}\n` });
-      await refused({ config, launch: sha256(launch) }, /REFUSED: compose\.yaml is not the one of the launch file/);
+      const config = disk('compose', { 'launch.json': launch, 'compose.json': `${compose}\n` });
+      await refused({ config, launch: sha256(launch) }, /REFUSED: compose\.json is not the one of the launch file/);
     });
 
     it('refuses to start without a launch file', { timeout: BOOT_MS }, async () => {
       await refused({ config: null, launch: sha256(launch) }, /REFUSED: there is no third disk/);
-      const config = disk('half', { 'compose.yaml': compose });
+      const config = disk('half', { 'compose.json': compose });
       await refused({ config, launch: sha256(launch) }, /REFUSED: the third disk has no launch\.json/);
     });
 
