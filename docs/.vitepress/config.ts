@@ -58,6 +58,7 @@ export default defineConfig({
         text: 'Run on a node',
         items: [
           { text: 'Overview', link: '/nodes/' },
+          { text: 'Weights', link: '/weights' },
           { text: 'Bare metal, SEV-SNP', link: '/nodes/bare-metal-snp' },
           { text: 'Bare metal, TDX', link: '/nodes/bare-metal-tdx' },
           { text: 'Azure', link: '/nodes/azure' },

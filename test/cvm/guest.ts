@@ -38,7 +38,8 @@ export interface Named {
 
 /** What `docker compose config --format json` prints: with line feeds, and a quote and a backslash in its values. */
 export function composeOf(services: Readonly<Record<string, unknown>>): string {
-  return `${JSON.stringify({ name: 'countersign', services, 'x-note': 'a "quote" and a \\' }, null, 2)}\n`;
+  const networks = { inside: { internal: true }, outside: {} };
+  return `${JSON.stringify({ name: 'countersign', services, networks, 'x-note': 'a "quote" and a \\' }, null, 2)}\n`;
 }
 
 /** Version 2 of the launch file. `over`: members in place of the right ones. */
