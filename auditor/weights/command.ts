@@ -24,6 +24,8 @@ export const WEIGHTS: OwnCommand = {
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}@[A-Za-z0-9._-]{1,64}$/;
 const INFO = 'weights.json';
+type Env = Parameters<OwnCommand['run']>[1];
+
 /** Between two lines of progress. */
 const PROGRESS_MS = 10_000;
 const SHOWN = 10;
@@ -35,19 +37,19 @@ interface Info extends Volume {
   readonly revision: string;
 }
 
-async function weights(args: Arguments): Promise<number> {
+async function weights(args: Arguments, env: Env): Promise<number> {
   const folder = fileIn(args.operands, WEIGHTS);
   const { name, out, check } = args.values as { name?: string; out?: string; check?: string };
   if (check !== undefined) {
     if (name !== undefined || out !== undefined)
       throw new UsageError('--check takes the name from FILE, and keeps nothing');
-    return compare(folder, readInfo(check), dirname(resolve(check)));
+    return compare(folder, readInfo(check), dirname(resolve(check)), env);
   }
   if (name === undefined || !NAME.test(name)) throw new UsageError('weights needs --name ORG/MODEL@REVISION');
   if (out === undefined) throw new UsageError('weights needs -o OUT');
   if (existsSync(out)) throw new UsageError(`${out}: is there already`);
   const { verity_root } = await inside(dirname(resolve(out)), async (work) => {
-    const volume = await makeVolume(folder, name, work, progress());
+    const volume = await makeVolume({ folder, name, env, onBytes: progress() }, work);
     const info: Info = { version: 1, name, revision: name.slice(name.indexOf('@') + 1), ...volume };
     writeFileSync(join(work, INFO), `${JSON.stringify(info, null, 2)}\n`);
     renameSync(work, out);
@@ -112,8 +114,9 @@ function readInfo(file: string): Info {
 }
 
 /** @returns the exit status */
-async function compare(folder: string, info: Info, parent: string): Promise<number> {
-  const made = await inside(parent, (work) => makeVolume(folder, info.name, work, progress()));
+async function compare(folder: string, info: Info, parent: string, env: Env): Promise<number> {
+  const options = { folder, name: info.name, env, onBytes: progress() };
+  const made = await inside(parent, (work) => makeVolume(options, work));
   const differences = differencesOf(info, made);
   if (made.verity_root === info.verity_root && differences.length === 0) {
     console.log(`${made.verity_root}\nthe same: ${info.name}`);

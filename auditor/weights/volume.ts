@@ -1,8 +1,8 @@
 // Makes the volume: one read-only file system (EROFS) and its hash tree (dm-verity), by the programs that Debian 13 has for them.
-import { spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { UsageError } from '../../verify/cli/input.ts';
@@ -48,18 +48,20 @@ function parametersOf(name: string): Parameters {
   return { file_system: 'erofs', uuid, hash: 'sha256', block: BLOCK, salt };
 }
 
-/**
- * @param into an empty folder: mkfs.erofs keeps what it reads there until the image is written.
- * @param onBytes while files are read: how many bytes of how many.
- * @throws {UsageError}
- */
-export async function makeVolume(
-  folder: string,
-  name: string,
-  into: string,
-  onBytes: (read: number, of: number) => void,
-): Promise<Volume> {
-  const tools = { 'mkfs.erofs': await erofsVersion(), veritysetup: await veritysetupVersion() };
+type Env = Readonly<Record<string, string | undefined>>;
+
+export interface VolumeOptions {
+  readonly folder: string;
+  readonly name: string;
+  readonly env: Env;
+  /** While files are read: how many bytes of how many. */
+  readonly onBytes: (read: number, of: number) => void;
+}
+
+/** @param into an empty folder: mkfs.erofs keeps what it reads there until the image is written. @throws {UsageError} */
+export async function makeVolume({ folder, name, env, onBytes }: VolumeOptions, into: string): Promise<Volume> {
+  const run = runner({ ...env, LC_ALL: 'C', PATH: `${env.PATH ?? ''}:/usr/sbin:/sbin`, TMPDIR: into });
+  const tools = { 'mkfs.erofs': await erofsVersion(run), veritysetup: await veritysetupVersion(run) };
   const parameters = parametersOf(name);
   const entries = listFolder(folder);
   const total = entries.reduce((sum, { size }) => sum + size, 0);
@@ -97,7 +99,7 @@ function refuseChange(folder: string, before: readonly Entry[]): void {
 }
 
 /** @throws {UsageError} for one that is missing, or older than what the image's bytes are defined by. */
-async function erofsVersion(): Promise<string> {
+async function erofsVersion(run: Run): Promise<string> {
   const [version = 'of no version'] = /\d+\.\d+(\.\d+)?/.exec(await run('mkfs.erofs', ['-V'])) ?? [];
   const numbers = version.split('.').map(Number);
   const parts = LEAST_EROFS.findIndex((least, i) => (numbers[i] ?? 0) !== least);
@@ -109,21 +111,25 @@ async function erofsVersion(): Promise<string> {
   return version;
 }
 
-async function veritysetupVersion(): Promise<string> {
+async function veritysetupVersion(run: Run): Promise<string> {
   const [version] = /\d+\.\d+(\.\d+)?/.exec(await run('veritysetup', ['--version'])) ?? [];
   if (version === undefined) throw new UsageError('veritysetup says no version', WHERE);
   return version;
 }
 
-/** @returns what it printed. @throws {UsageError} when it is missing or fails; what `input` throws. */
-async function run(command: string, args: readonly string[], input?: AsyncIterable<Buffer>): Promise<string> {
-  const env = {
-    ...process.env,
-    LC_ALL: 'C',
-    PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin`,
-    ...(input === undefined ? {} : { TMPDIR: dirname(args.at(-1) ?? '') }),
-  };
-  const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'pipe'] });
+/** Runs a program. @returns what it printed. @throws {UsageError} when it is missing or fails; what `input` throws. */
+type Run = (command: string, args: readonly string[], input?: AsyncIterable<Buffer>) => Promise<string>;
+
+const runner =
+  (env: Env): Run =>
+  (command, args, input = Readable.from([])) =>
+    run(spawn(command, args, { env, stdio: 'pipe' }), command, input);
+
+async function run(
+  child: ChildProcessWithoutNullStreams,
+  command: string,
+  input: AsyncIterable<Buffer>,
+): Promise<string> {
   let printed = '';
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -137,10 +143,7 @@ async function run(command: string, args: readonly string[], input?: AsyncIterab
     child.once('error', () => reject(new UsageError(`${command} is not installed`, WHERE)));
   });
   try {
-    const fed = pipeline(
-      input === undefined ? Readable.from([]) : Readable.from(input, { objectMode: true }),
-      child.stdin,
-    );
+    const fed = pipeline(Readable.from(input, { objectMode: true }), child.stdin);
     // A program that ends early closes its input: its own words say why.
     const [status] = await Promise.all([ended, fed.catch(rethrowOwn)]);
     if (status === 0) return printed;

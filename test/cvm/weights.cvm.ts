@@ -404,7 +404,7 @@ describe.skipIf(bin === null)('the weights of a guest', () => {
       launch,
       {
         disks: one.disks,
-        network: `user,hostfwd=tcp:127.0.0.1:${port}-:8080`,
+        network: `user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:${port}-:8080`,
         memory: 3072,
         during: async () => {
           while (answer === '') {
