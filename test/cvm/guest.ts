@@ -61,6 +61,8 @@ export interface Boot {
   readonly more?: readonly string[];
   readonly network?: string;
   readonly memory?: number;
+  /** After which it ends; BOOT_MS by default. */
+  readonly limit_ms?: number;
   /** Ends the machine when its console says this; else it runs until it ends by itself. */
   readonly until?: RegExp;
   /** While it runs, with what its console has said. The machine ends when it does. */
@@ -70,7 +72,7 @@ export interface Boot {
 /** @returns what the console said. */
 export async function boot(options: Boot): Promise<string> {
   const { image, config, launch, root = join(image, 'root.squashfs'), disks = [], until, during } = options;
-  const { more = [], network = 'none', memory = 2048 } = options;
+  const { more = [], network = 'none', memory = 2048, limit_ms = BOOT_MS } = options;
   const drive = (file: string) => ['-drive', `file=${file},format=raw,if=virtio,readonly=on`];
   const line = readFileSync(join(image, 'cmdline'), 'utf8').trim();
   const command = `${line}${launch === undefined ? '' : ` countersign.launch=${launch}`}`;
@@ -82,7 +84,7 @@ export async function boot(options: Boot): Promise<string> {
     ...more,
   ];
   const machine = spawn('qemu-system-x86_64', args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  const timer = setTimeout(() => machine.kill('SIGKILL'), BOOT_MS - 20_000);
+  const timer = setTimeout(() => machine.kill('SIGKILL'), limit_ms - 20_000);
   let said = '';
   for (const stream of [machine.stdout, machine.stderr])
     stream.setEncoding('utf8').on('data', (text: string) => {

@@ -4,17 +4,18 @@ import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { run, sha256 } from './guest.ts';
 
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
 const CONFIG = 'application/vnd.oci.image.config.v1+json';
-const LAYER = 'application/vnd.oci.image.layer.v1.tar';
+const LAYER = 'application/vnd.oci.image.layer.v1.tar+gzip';
 
 export interface Registry {
   /** As a guest of QEMU's user network reaches it. */
   readonly host: string;
   /** Adds an image. @param folder its only layer. @returns its name with its digest. */
-  add(name: string, folder: string, entrypoint: readonly string[]): string;
+  add(name: string, folder: string, entrypoint: readonly string[], env?: readonly string[]): string;
   /** The paths that were asked for. */
   readonly asked: readonly string[];
   close(): void;
@@ -41,18 +42,19 @@ export async function startRegistry(): Promise<Registry> {
   return {
     host,
     asked,
-    add(name, folder, entrypoint) {
+    add(name, folder, entrypoint, env = []) {
       const tar = `${folder}.${name}.tar`;
       run('tar', ['-cf', tar, '--owner=0', '--group=0', '-C', folder, '.']);
-      const layer = keep(LAYER, readFileSync(tar));
+      const bytes = readFileSync(tar);
+      const layer = keep(LAYER, gzipSync(bytes));
       const config = keep(
         CONFIG,
         Buffer.from(
           JSON.stringify({
             architecture: 'amd64',
             os: 'linux',
-            config: { Entrypoint: entrypoint, Labels: { name } },
-            rootfs: { type: 'layers', diff_ids: [layer.digest] },
+            config: { Entrypoint: entrypoint, Env: env },
+            rootfs: { type: 'layers', diff_ids: [`sha256:${sha256(bytes)}`] },
           }),
         ),
       );

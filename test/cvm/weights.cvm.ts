@@ -329,18 +329,18 @@ describe.skipIf(bin === null)('the weights of a guest', () => {
   const DISKS: [string, () => readonly string[], RegExp][] = [
     ['a disk too few', () => one.disks.slice(0, 1), /the launch file needs 5 disks, and there are 4/],
     ['a disk that nobody named', () => [...one.disks, two.disks[0]], /the launch file needs 5 disks, and there are 6/],
-    ['the volume of another root', () => two.disks, /metadata block 0 is corrupted[\s\S]*dm-verity device corrupted/],
+    ['the volume of another root', () => two.disks, /metadata block 1 is corrupted[\s\S]*dm-verity device corrupted/],
     [
       "another root's tree",
       () => [one.disks[0], two.disks[1]],
-      /metadata block 0 is corrupted[\s\S]*dm-verity device corrupted/,
+      /metadata block 1 is corrupted[\s\S]*dm-verity device corrupted/,
     ],
     [
       'a flipped byte in its superblock',
       () => [flipped(one.disks[0], 1100), one.disks[1]],
       /data block 0 is corrupted/,
     ],
-    ['a flipped byte in its tree', () => [one.disks[0], flipped(one.disks[1], 4100)], /metadata block 0 is corrupted/],
+    ['a flipped byte in its tree', () => [one.disks[0], flipped(one.disks[1], 4100)], /metadata block 1 is corrupted/],
     [
       'a disk that ends early',
       () => [shorter(one.disks[0], 4096), one.disks[1]],
@@ -365,7 +365,7 @@ describe.skipIf(bin === null)('the weights of a guest', () => {
       disks: one.disks,
       until: STARTED,
     });
-    expect(other).toMatch(/metadata block 0 is corrupted[\s\S]*dm-verity device corrupted/);
+    expect(other).toMatch(/metadata block 1 is corrupted[\s\S]*dm-verity device corrupted/);
     const twice = await start(launchOf(compose, [named(one), { ...named(one), name: 'acme/other@1' }]), {
       disks: [...one.disks, ...one.disks],
       until: STARTED,
