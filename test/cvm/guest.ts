@@ -37,9 +37,13 @@ export interface Named {
 }
 
 /** What `docker compose config --format json` prints: with line feeds, and a quote and a backslash in its values. */
-export function composeOf(services: Readonly<Record<string, unknown>>): string {
-  const networks = { inside: { internal: true }, outside: {} };
-  return `${JSON.stringify({ name: 'countersign', services, networks, 'x-note': 'a "quote" and a \\' }, null, 2)}\n`;
+export function composeOf(
+  services: Readonly<Record<string, unknown>>,
+  volumes: Readonly<Record<string, unknown>> = {},
+): string {
+  const networks = { inside: { internal: true }, outside: {}, attestation: {} };
+  const file = { name: 'countersign', services, networks, volumes, 'x-note': 'a "quote" and a \\' };
+  return `${JSON.stringify(file, null, 2)}\n`;
 }
 
 /** Version 2 of the launch file. `over`: members in place of the right ones. */

@@ -38,6 +38,7 @@ import {
 } from './guest.ts';
 import { type Registry, startRegistry } from './registry.ts';
 import { weightsToolsOrNull } from './tools.ts';
+import { countersignWeights, type Made, makeWeights } from './volumes.ts';
 
 const bin = weightsToolsOrNull();
 const folder = temporaryFolder();
@@ -46,23 +47,9 @@ const at = (...names: string[]) => join(folder.path, ...names);
 const PATH = `${bin}:${process.env.PATH}`;
 const NAME = 'acme/tiny@0123456789abcdef';
 
-async function weights(...args: string[]) {
-  const child = startProcess('bin/countersign.js', ['weights', ...args], { PATH });
-  return { code: (await child.exited).code, output: child.output() };
-}
-
-interface Made extends Named {
-  /** Data and tree. */
-  readonly disks: readonly [data: string, tree: string];
-}
-
+const weights = (...args: string[]) => countersignWeights(bin ?? '', ...args);
+const make = (source: string, out: string, name = NAME) => makeWeights(bin ?? '', source, out, name);
 const digests = ({ disks }: Made) => disks.map((file) => sha256(readFileSync(file)));
-
-async function make(source: string, out: string, name = NAME): Promise<Made> {
-  const { code, output } = await weights(source, '--name', name, '-o', out);
-  expect([code, output]).toEqual([0, expect.stringMatching(/^[0-9a-f]{64}\n$/)]);
-  return { name, verity_root: output.trim(), disks: [join(out, 'weights.erofs'), join(out, 'weights.verity')] };
-}
 
 /** What a model's folder holds, with bytes that no file system needs. */
 function writeModel(path: string, seed = 1): void {
