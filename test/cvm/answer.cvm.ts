@@ -2,17 +2,20 @@
 // from the volume that the launch file names, and what it answers carries a proof. The machine's processor and GPU are simulated.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifyAttestation } from '../../verify/index.ts';
 import { writeModel } from '../engines/model.ts';
 import { MissingPart } from '../support/debian.ts';
 import { freePort, temporaryFolder } from '../support/harness.ts';
-import { BUILD_MS, boot, composeOf, disk, launchOf, linesOf, RECIPE, run, sha256 } from './guest.ts';
+import { BUILD_MS, boot, composeOf, disk, linesOf, RECIPE, run, sha256 } from './guest.ts';
 import { type Registry, startRegistry } from './registry.ts';
 import { API_KEY, MODEL, type Service, serviceImages } from './service.ts';
 import { weightsToolsOrNull } from './tools.ts';
 import { type Made, makeWeights } from './volumes.ts';
 
+const LAUNCH = fileURLToPath(new URL('../../scripts/launch.ts', import.meta.url));
+const LAUNCH_FILE = '/run/countersign/launch.json';
 const bin = weightsToolsOrNull();
 const folder = temporaryFolder();
 afterAll(() => folder.remove());
@@ -48,7 +51,8 @@ describe.skipIf(bin === null)('a guest with weights', () => {
   it('answers with tee, by the model of its volume', { timeout: ANSWER_MS }, async (context) => {
     if (service === null) return context.skip();
     const compose = composeFor(service, weights.verity_root);
-    const launch = launchOf(compose, [weights]);
+    writeFileSync(at('compose.json'), compose);
+    const launch = run(process.execPath, [LAUNCH, at('compose.json'), '--weights', at('weights', 'weights.json')]);
     const config = disk(at('config'), { 'launch.json': launch, 'compose.json': compose });
     const port = await freePort();
     let answer: Response | null = null;
@@ -77,13 +81,27 @@ describe.skipIf(bin === null)('a guest with weights', () => {
     // The engine's fingerprint is the hash of the file that it loaded, inside its container.
     expect(JSON.parse(text).system_fingerprint).toBe(`fp_${sha256(model).slice(0, 10)}`);
     const { device, amd } = service.roots;
-    const report = await verifyAttestation(text, {
+    const options = {
       roots: { device },
       cpu: { roots: { amd } },
       without: { referenceValues: true, revocation: true },
+    };
+    const { claims } = await verifyAttestation(text, options);
+    const measurement = [claims.cpu?.measurement ?? ''];
+    const reference = {
+      version: 1,
+      cpu: [{ type: 'SEV_SNP', measurement, launch_in: 'host_data' }],
+      launch: [sha256(launch)],
+    } as const;
+    const report = await verifyAttestation(text, {
+      ...options,
+      cpu: { ...options.cpu, reference, weights: weights.verity_root },
     });
-    expect(report.level).toBe('gpu+cpu');
+    expect(report.level).toBe('measured');
+    expect(report.proven.join('\n')).toContain(`acme/tiny@1, root ${weights.verity_root}`);
     expect(JSON.parse(report.exchange.request)).toEqual(REQUEST);
+    const other = { ...options, cpu: { ...options.cpu, reference, weights: sha256('other weights') } };
+    await expect(verifyAttestation(text, other)).rejects.toMatchObject({ code: 'weights_mismatch' });
   });
 });
 
@@ -108,9 +126,13 @@ function composeFor({ images }: Service, root: string): string {
       },
       sidecar: {
         image: images.sidecar,
-        environment: { CPU_EVIDENCE: 'required' },
+        environment: { CPU_EVIDENCE: 'required', LAUNCH_FILE },
         networks: { attestation: null },
-        volumes: [socket(false), { type: 'volume', source: 'sidecar-state', target: '/var/lib/countersign' }],
+        volumes: [
+          socket(false),
+          { type: 'volume', source: 'sidecar-state', target: '/var/lib/countersign' },
+          { type: 'bind', source: LAUNCH_FILE, target: LAUNCH_FILE, read_only: true },
+        ],
       },
       gateway: {
         image: images.gateway,

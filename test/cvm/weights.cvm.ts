@@ -23,19 +23,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkEventLog, runtimePayload } from '../../verify/cpu/evidence/event-log.ts';
 import { freePort, temporaryFolder } from '../support/harness.ts';
 import { startProcess } from '../support/process.ts';
-import {
-  BOOT_MS,
-  BUILD_MS,
-  boot,
-  composeOf,
-  disk,
-  launchOf,
-  linesOf,
-  type Named,
-  RECIPE,
-  run,
-  sha256,
-} from './guest.ts';
+import { BOOT_MS, BUILD_MS, boot, composeOf, disk, launchOf, linesOf, RECIPE, run, sha256 } from './guest.ts';
 import { type Registry, startRegistry } from './registry.ts';
 import { weightsToolsOrNull } from './tools.ts';
 import { countersignWeights, type Made, makeWeights } from './volumes.ts';
