@@ -88,7 +88,10 @@ export async function boot(options: Boot): Promise<string> {
     ...more,
   ];
   const machine = spawn('qemu-system-x86_64', args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  const timer = setTimeout(() => machine.kill('SIGKILL'), limit_ms - 20_000);
+  const end = () => machine.kill('SIGKILL');
+  const timer = setTimeout(end, limit_ms - 20_000);
+  // A test that is over its time leaves none behind.
+  process.once('exit', end);
   let said = '';
   for (const stream of [machine.stdout, machine.stderr])
     stream.setEncoding('utf8').on('data', (text: string) => {
@@ -101,8 +104,9 @@ export async function boot(options: Boot): Promise<string> {
     else await closed;
   } finally {
     clearTimeout(timer);
-    machine.kill('SIGKILL');
+    end();
     await closed;
+    process.off('exit', end);
   }
   return said;
 }
