@@ -115,7 +115,10 @@ const ask = (port: number) =>
 
 function composeFor({ images }: Service, root: string): string {
   const socket = (read_only: boolean) => ({ type: 'volume', source: 'socket', target: '/run/countersign', read_only });
-  const memory = { driver: 'local', driver_opts: { type: 'tmpfs', device: 'tmpfs', o: 'size=64k,nr_inodes=16,mode=0700' } };
+  const memory = {
+    driver: 'local',
+    driver_opts: { type: 'tmpfs', device: 'tmpfs', o: 'size=64k,nr_inodes=16,mode=0700' },
+  };
   return composeOf(
     {
       backend: {

@@ -41,7 +41,7 @@ export async function serviceImages(registry: Registry, folder: string): Promise
   for (const path of productionModules())
     cpSync(join(ROOT, path), at(`app/${path}`), { recursive: true, dereference: true });
   cpSync(await llamaModules(), at('llama/node_modules'), { recursive: true });
-  rmSync(at('llama/node_modules/node-llama-cpp/llama'), { recursive: true, force: true });
+  rmSync(at('llama/node_modules/node-llama-cpp/llama/gitRelease.bundle'), { force: true });
   const script = [
     'process.argv.splice(2, 1, "/llama/node_modules/node-llama-cpp/dist/index.js", process.argv[2] + "/model.gguf");',
     'await import("/app/demo/engine/main.ts");',
