@@ -21,10 +21,9 @@ import {
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkEventLog, runtimePayload } from '../../verify/cpu/evidence/event-log.ts';
-import { freePort, temporaryFolder } from '../support/harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { startProcess } from '../support/process.ts';
 import { BOOT_MS, BUILD_MS, boot, composeOf, disk, launchOf, linesOf, RECIPE, run, sha256 } from './guest.ts';
-import { type Registry, startRegistry } from './registry.ts';
 import { weightsToolsOrNull } from './tools.ts';
 import { countersignWeights, type Made, makeWeights } from './volumes.ts';
 
@@ -173,17 +172,13 @@ describe.skipIf(bin === null)('the weights of a guest', () => {
   const digest = (name: string) => `registry.invalid/${name}@sha256:${sha256(name)}`;
   const compose = composeOf({ backend: { image: digest('backend') } });
   let image = '';
-  let registry: Registry;
   let one: Made;
   let two: Made;
 
   beforeAll(async () => {
-    registry = await startRegistry();
-    // In the image of this test alone: a registry without TLS, and a unit that reads all weights before Docker starts.
+    // In the image of this test alone: a unit that reads all weights before Docker starts.
     const files = at('files');
-    mkdirSync(join(files, 'etc/docker'), { recursive: true });
     mkdirSync(join(files, 'etc/systemd/system/sysinit.target.wants'), { recursive: true });
-    writeFileSync(join(files, 'etc/docker/daemon.json'), JSON.stringify({ 'insecure-registries': ['10.0.2.0/24'] }));
     const unit = [
       ...['[Unit]', 'DefaultDependencies=no', 'Before=sysinit.target', '[Service]', 'Type=oneshot'],
       'ExecStart=/bin/sh -c "mount | grep /run/weights >/dev/console; cd /run/weights && sha256sum */model.safetensors >/dev/console 2>&1; touch */x 2>/dev/console"',
@@ -197,7 +192,6 @@ describe.skipIf(bin === null)('the weights of a guest', () => {
     one = await make(at('one'), at('volume-one'), 'acme/one@1');
     two = await make(at('two'), at('volume-two'), 'acme/two@2');
   }, BUILD_MS);
-  afterAll(() => registry?.close());
 
   let disks = 0;
   /** A guest of this launch file. */
@@ -365,72 +359,4 @@ describe.skipIf(bin === null)('the weights of a guest', () => {
     expect(said).not.toMatch(READ(one, 1));
     expect(await good()).toMatch(READ(one, 1));
   });
-
-  it("are what the backend's container loads: three containers, pulled by digest, of which one shows what it read", {
-    timeout: BOOT_MS,
-  }, async () => {
-    const port = await freePort();
-    const text = containers();
-    const launch = launchOf(text, [named(one)]);
-    const wanted = sha256(readFileSync(at('one', 'model.safetensors')));
-    let answer = '';
-    const said = await start(
-      launch,
-      {
-        disks: one.disks,
-        network: `user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:${port}-:8080`,
-        memory: 3072,
-        during: async () => {
-          while (answer === '') {
-            await new Promise((resolve) => setTimeout(resolve, 2_000));
-            answer = await fetch(`http://127.0.0.1:${port}/`, { signal: AbortSignal.timeout(5_000) }).then(
-              (response) => response.text(),
-              () => '',
-            );
-          }
-        },
-      },
-      text,
-    );
-    console.log(linesOf(said), said.split('\n').slice(-20).join('\n'));
-    expect(answer.trim()).toBe(`${wanted}  /weights/model.safetensors, read-only`);
-    for (const service of ['backend', 'gateway', 'sidecar'])
-      expect(registry.asked.filter((path) => path.startsWith(`/v2/${service}/manifests/sha256:`))).not.toEqual([]);
-  });
-
-  /** The compose file of three programs of busybox: the backend reads its weights, the gateway shows what it says. */
-  function containers(): string {
-    const program = (name: string, script: string) => {
-      mkdirSync(at('programs', name, 'bin'), { recursive: true });
-      for (const folder of ['tmp', 'proc', 'sys', 'dev', 'etc', 'weights']) mkdirSync(at('programs', name, folder));
-      const busybox = spawnSync('unsquashfs', ['-cat', join(image, 'root.squashfs'), 'usr/bin/busybox'], {
-        maxBuffer: 1 << 24,
-      });
-      writeFileSync(at('programs', name, 'bin', 'busybox'), busybox.stdout, { mode: 0o755 });
-      writeFileSync(at('programs', name, 'start'), `bb=/bin/busybox; $bb mkdir -p /tmp/www\n${script}\n`);
-      return registry.add(name, at('programs', name), ['/bin/busybox', 'sh', '/start']);
-    };
-    const source = `/run/weights/${one.verity_root}`;
-    return composeOf({
-      backend: {
-        image: program(
-          'backend',
-          'read=$($bb sha256sum "$1/model.safetensors"); $bb touch "$1/x" 2>/dev/null || read="$read, read-only"\n' +
-            'echo "$read" >/tmp/www/index.html; exec $bb httpd -f -p 8000 -h /tmp/www',
-        ),
-        command: ['/weights'],
-        networks: { inside: null },
-        volumes: [{ type: 'bind', source, target: '/weights', read_only: true, bind: { create_host_path: false } }],
-      },
-      sidecar: { image: program('sidecar', 'exec $bb sleep 3600'), network_mode: 'none' },
-      gateway: {
-        image: program(
-          'gateway',
-          'until $bb wget -qO /tmp/www/index.html http://backend:8000/; do $bb sleep 1; done; exec $bb httpd -f -p 8080 -h /tmp/www',
-        ),
-        networks: { inside: null, outside: null },
-        ports: [{ mode: 'ingress', target: 8080, published: '8080', protocol: 'tcp' }],
-      },
-    });
-  }
 });
