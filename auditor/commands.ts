@@ -10,3 +10,6 @@ export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, TRANSCRIPT];
 import { WEIGHTS } from './weights/command.ts';
 
 export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, WEIGHTS];
+import { WATCH } from './watch/watch.ts';
+
+export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, WATCH];

@@ -75,6 +75,7 @@ export default defineConfig({
           { text: 'Day to day', link: '/operate' },
           { text: 'Settings', link: '/configuration' },
           { text: 'Metrics', link: '/metrics' },
+          { text: 'Watch a fleet', link: '/watch' },
         ],
       },
       {

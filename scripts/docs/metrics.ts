@@ -1,5 +1,6 @@
 // docs/metrics.md: every metric with its labels and meaning, from the registry that counts them.
 import { Registry } from 'prom-client';
+import { WATCH_METRICS } from '../../auditor/watch/metrics.ts';
 import { registerBackends, registerGauges } from '../../gateway/gauges.ts';
 import { createMetrics } from '../../gateway/telemetry/metrics.ts';
 import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
@@ -41,7 +42,7 @@ export async function metricsPage(): Promise<string> {
     .join('\n');
   return `# Metrics
 
-<!-- Made by \`npm run make docs\` from gateway/telemetry/: change it there. -->
+<!-- Made by \`npm run make docs\` from gateway/telemetry/ and auditor/watch/metrics.ts: change it there. -->
 
 \`GET /metrics\` has Prometheus' text format. Without API keys it is on the main port, with them only on \`METRICS_PORT\`
 ([configuration](configuration.md)).
@@ -59,6 +60,14 @@ Those with the label \`key\` need API keys, those with \`backend\` \`BACKENDS_FI
 NVIDIA's programs (\`nvtrust\`, \`nvattest\`) collect and appraise in one step, which counts as collection.
 
 The [Grafana dashboard](grafana/README.md) shows these metrics; the [alert rules](alerts.yaml) watch them.
+
+## The watch
+
+\`metrics.prom\` of [\`countersign watch\`](watch.md), all of them gauges:
+
+| name | labels | meaning |
+|---|---|---|
+${WATCH_METRICS.map(({ name, labels, help }) => `| \`${name}\` | ${list(labels)} | ${help} |`).join('\n')}
 
 ## The process
 
