@@ -147,11 +147,14 @@ function refusalOf(
 }
 
 function warningsOf(probed: Seen, new_devices: readonly string[], at: Date): string[] {
-  const { ends, drivers_unknown, drivers } = probed;
+  const { ends, drivers_unknown, drivers, release } = probed;
   const soon = (end: string | null | undefined, margin_ms: number) =>
     end != null && Date.parse(end) - at.getTime() < margin_ms;
   return [
     ...(new_devices.length > 0 ? [`A device signed that was never seen before (${short(new_devices)}).`] : []),
+    ...(release?.current != null && release.current !== release.tag
+      ? [`It runs release ${release.tag}, and ${release.current} is current.`]
+      : []),
     ...(soon(ends?.certificates, ENDS_SOON_MS) ? [`A certificate ends on ${ends?.certificates?.slice(0, 10)}.`] : []),
     ...(soon(ends?.collateral, COLLATERAL_ENDS_SOON_MS)
       ? [`The processor's collateral ends on ${ends?.collateral?.slice(0, 10)}.`]

@@ -13,6 +13,8 @@ export interface Node {
   /** The least level. */
   readonly level: Level;
   readonly reference: CpuReference | null;
+  /** The signed release whose list stands in place of `reference`. */
+  readonly release: { readonly repository: string; readonly tag: string | null } | null;
   /** The verity root of the weights that it must have; null: any. */
   readonly weights: string | null;
   /** GPUs and switches as a session lists them, chips as `--chip` takes them; null: those of its first proof. */
@@ -26,6 +28,8 @@ export interface Nodes {
   /** How many rounds in a row without a proof make a failure. */
   readonly misses: number;
   readonly webhook: string | null;
+  /** The path of a Sigstore trusted root for releases, in place of the public one. */
+  readonly trusted_root: string | null;
   /** Versions of NVIDIA's driver that the nodes will have. */
   readonly next_drivers: readonly string[];
 }
@@ -35,6 +39,8 @@ const MAX_MISSES = 100;
 const MISSES = 3;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 const TITLE = /^[^\p{C}\p{Zl}\p{Zp}]{1,64}$/u;
+/** OWNER/REPO, or OWNER/REPO@TAG, as GitHub allows them. */
+const RELEASE = /^[A-Za-z0-9][A-Za-z0-9-]{0,38}\/[A-Za-z0-9._-]{1,100}(@[A-Za-z0-9][A-Za-z0-9._+-]{0,99})?$/;
 const ROOT = /^[0-9a-f]{64}$/;
 const DEVICE = /^([0-9a-f]{64}|[0-9a-f]{128}|[0-9a-f]{32})$/;
 const DRIVER = /^\d{3}(\.\d{1,4}){1,3}$/;
@@ -49,7 +55,12 @@ export function readNodes(file: string): Nodes {
   } catch (error) {
     throw error instanceof UsageError ? error : wrong('not JSON');
   }
-  const members = new Members(value, 'it', ['watch', 'nodes', 'misses', 'webhook', 'next_drivers'], wrong);
+  const members = new Members(
+    value,
+    'it',
+    ['watch', 'nodes', 'misses', 'webhook', 'next_drivers', 'trusted_root'],
+    wrong,
+  );
   const list = members.list('nodes') ?? [];
   if (list.length === 0 || list.length > MAX_NODES) throw wrong(`nodes is not a list of 1 to ${MAX_NODES}`);
   const nodes = list.map((one, i) => readNode(one, `nodes[${i}]`, dirname(file), wrong));
@@ -63,11 +74,12 @@ export function readNodes(file: string): Nodes {
     nodes,
     misses: Number(misses),
     webhook: members.url('webhook'),
+    trusted_root: members.path('trusted_root', dirname(file)),
     next_drivers: members.texts('next_drivers', DRIVER) ?? [],
   };
 }
 
-const OF_NODE = ['name', 'url', 'api_key_file', 'model', 'level', 'reference', 'weights', 'devices'];
+const OF_NODE = ['name', 'url', 'api_key_file', 'model', 'level', 'reference', 'release', 'weights', 'devices'];
 
 type Wrong = (what: string) => UsageError;
 
@@ -76,9 +88,12 @@ function readNode(value: unknown, at: string, folder: string, wrong: Wrong): Nod
   const url = members.url('url');
   if (url === null) throw wrong(`${at}.url is needed`);
   const reference = members.file('reference', folder);
-  const level = members.optional('level', /^[a-z+]+$/) ?? (reference === null ? 'gpu' : 'measured');
+  const release = members.optional('release', RELEASE);
+  if (release !== null && reference !== null) throw wrong(`${at} has release and reference: one list at a time`);
+  const known = release ?? reference;
+  const level = members.optional('level', /^[a-z+]+$/) ?? (known === null ? 'gpu' : 'measured');
   if (!LEVELS.includes(level as Level)) throw wrong(`${at}.level is not one of ${LEVELS.join(', ')}`);
-  if (level === 'measured' && reference === null) throw wrong(`${at}.level measured needs a reference`);
+  if (level === 'measured' && known === null) throw wrong(`${at}.level measured needs a reference or a release`);
   const weights = members.optional('weights', /./);
   if (weights !== null && level !== 'measured') throw wrong(`${at}.weights needs the level measured`);
   return {
@@ -88,6 +103,7 @@ function readNode(value: unknown, at: string, folder: string, wrong: Wrong): Nod
     model: members.text('model', TITLE),
     level: level as Level,
     reference: reference === null ? null : readAs(readReference, reference, `${at}.reference`, wrong),
+    release: release === null ? null : releaseIn(release),
     weights: weights === null ? null : weightsIn(weights, folder, `${at}.weights`, wrong),
     devices: members.texts('devices', DEVICE),
   };
@@ -99,6 +115,11 @@ function keyIn(text: string | null, at: string, wrong: Wrong): string | null {
   const key = text.trim();
   if (!KEY.test(key)) throw wrong(`${at}: the file does not hold one key in printable ASCII`);
   return key;
+}
+
+function releaseIn(given: string): NonNullable<Node['release']> {
+  const [repository = '', tag = null] = given.split('@');
+  return { repository, tag };
 }
 
 /** @param given a verity root, or the path of weights.json */
@@ -173,9 +194,15 @@ class Members {
     return value;
   }
 
-  /** The text of the file that is named, from the folder of nodes.json on. @throws {UsageError} */
-  file(name: string, folder: string): string | null {
+  /** From the folder of nodes.json on. */
+  path(name: string, folder: string): string | null {
     const path = this.optional(name, /./);
-    return path === null ? null : readText(resolve(folder, path));
+    return path === null ? null : resolve(folder, path);
+  }
+
+  /** The text of the file that is named. @throws {UsageError} */
+  file(name: string, folder: string): string | null {
+    const path = this.path(name, folder);
+    return path === null ? null : readText(path);
   }
 }

@@ -1,9 +1,11 @@
 // Asks one node as a client does: a session with a fresh challenge, one signed answer (sealed where the session offers it), its health.
 import { randomBytes } from 'node:crypto';
+import { UsageError } from '../../verify/cli/input.ts';
 import { SENTENCES } from '../../verify/cli/words.ts';
 import { UnprovenAnswerError, verifyingFetch } from '../../verify/clients/fetch.ts';
 import { SealedFetchError, sealedFetch } from '../../verify/clients/sealed.ts';
 import { BodyTooLarge, mediaType, readLimited } from '../../verify/common/limited.ts';
+import type { ReleaseOptions } from '../../verify/common/release-options.ts';
 import { appraiseSession } from '../../verify/cpu.ts';
 import type { FailureCode, Level, VerificationReport, Verified, VerifyOptions } from '../../verify/index.ts';
 import { VerificationError } from '../../verify/index.ts';
@@ -28,6 +30,8 @@ export interface Probed {
   readonly drivers: readonly string[];
   /** SHA-256 of the launch file, where the reference knows it. */
   readonly launch: string | null;
+  /** The release that lists the guest, and the one that is current by its newest status. */
+  readonly release: { readonly tag: string; readonly current: string | null } | null;
   /** The weights that the launch file names, and their verity root. */
   readonly weights: { readonly name: string; readonly verity_root: string | null } | null;
   readonly ends: Ends | null;
@@ -43,6 +47,8 @@ export interface Probed {
 export interface ProbeOptions {
   readonly verify: VerifyOptions;
   readonly timeout_ms: number;
+  /** null: the node names none. @throws {UsageError} for one that cannot be read. */
+  readonly findRelease: (node: Node) => Promise<ReleaseOptions | null>;
   readonly findReferences: (verified: Verified) => Promise<readonly string[] | null>;
 }
 
@@ -88,6 +94,7 @@ export async function probe(node: Node, options: ProbeOptions, signal: AbortSign
     ...{ outcome: 'proven', code: null, reason: null, level: null, sealed: false, devices: null, drivers: [] },
     ...{
       launch: null,
+      release: null,
       weights: null,
       ends: null,
       drivers_unknown: null,
@@ -98,7 +105,7 @@ export async function probe(node: Node, options: ProbeOptions, signal: AbortSign
   };
   const received: Received[] = [];
   try {
-    const verify = verifyOptionsOf(node, options.verify);
+    const verify = await verifyOptionsOf(node, options, deadline);
     const visit = { node, verify, send: bounded(deadline), received, signal: deadline };
     const session = await sessionOf(visit);
     const verified = await answerOf(visit, session, seen);
@@ -108,6 +115,8 @@ export async function probe(node: Node, options: ProbeOptions, signal: AbortSign
     const { software } = verified.claims.cpu ?? {};
     seen.launch = software?.launch ?? null;
     seen.weights = software?.model ?? null;
+    const { release } = verified.claims;
+    seen.release = release === undefined ? null : { tag: release.tag, current: release.status?.current ?? null };
     seen.ends = await endsOf(verified, verify);
     seen.drivers_unknown = await options.findReferences(verified);
     seen.canary = await canaryOf(visit);
@@ -134,10 +143,23 @@ interface Visit {
   readonly signal: AbortSignal;
 }
 
-function verifyOptionsOf({ reference, weights }: Node, verify: VerifyOptions): VerifyOptions {
+/** @throws {Stopped} @throws what `deadline` was aborted with */
+async function verifyOptionsOf(node: Node, { verify, findRelease }: ProbeOptions, deadline: AbortSignal) {
+  const { reference, weights } = node;
   const own = { ...(reference === null ? {} : { reference }), ...(weights === null ? {} : { weights }) };
-  return { ...verify, cpu: { ...verify.cpu, ...own } };
+  const release = await Promise.race([findRelease(node), endOf(deadline)]).catch((error) => {
+    throw error instanceof UsageError || error instanceof SyntaxError
+      ? new Stopped('failed', 'release_malformed', sentenceOf('release_malformed'))
+      : error;
+  });
+  return { ...verify, cpu: { ...verify.cpu, ...own }, ...(release === null ? {} : { release }) };
 }
+
+const endOf = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
 
 /** Follows nothing, so that the key goes nowhere else. */
 function bounded(signal: AbortSignal): typeof fetch {

@@ -16,6 +16,7 @@ import { metricsText } from './metrics.ts';
 import { type Node, type Nodes, readNodes } from './nodes.ts';
 import { type ProbeOptions, probe } from './probe.ts';
 import { openProofs, type Proofs, writeWhole } from './proofs.ts';
+import { releaseSearch } from './release.ts';
 import { siteOf } from './site.ts';
 import { changeInWords, LABELS, sentenceOf, timeInWords } from './words.ts';
 
@@ -60,7 +61,7 @@ export async function run(args: Arguments): Promise<number> {
   const [file, ...more] = args.operands;
   if (file === undefined || more.length > 0) throw new UsageError('watch needs one file NODES');
   const nodes = readNodes(file);
-  return watch(nodes, settings, verifyOptionsOf(args));
+  return watch(nodes, settings, verifyOptionsOf(args), await releaseSearch(args, nodes));
 }
 
 function verifyOptionsOf(args: Arguments): VerifyOptions {
@@ -93,17 +94,27 @@ function made(folder: string): void {
 }
 
 /** @returns the exit status @throws {UsageError} */
-export async function watch(nodes: Nodes, settings: Settings, verify: VerifyOptions): Promise<number> {
+export async function watch(
+  nodes: Nodes,
+  settings: Settings,
+  verify: VerifyOptions,
+  findRelease: ProbeOptions['findRelease'],
+): Promise<number> {
   made(settings.folder);
   const release = lockFolder(settings.folder);
   try {
-    return await rounds(nodes, settings, verify);
+    return await rounds(nodes, settings, verify, findRelease);
   } finally {
     release();
   }
 }
 
-async function rounds(nodes: Nodes, settings: Settings, verify: VerifyOptions): Promise<number> {
+async function rounds(
+  nodes: Nodes,
+  settings: Settings,
+  verify: VerifyOptions,
+  findRelease: ProbeOptions['findRelease'],
+): Promise<number> {
   const board = createBoard();
   const file_bytes = Math.min(MAX_FILE_BYTES, settings.max_bytes / HISTORY_PART / FILE_PART);
   const history = openHistory(join(settings.folder, 'history'), nodes.watch, file_bytes, (entry) => board.take(entry));
@@ -114,7 +125,7 @@ async function rounds(nodes: Nodes, settings: Settings, verify: VerifyOptions): 
       : createReferenceSearch({ collateral, roots: verify.roots }, nodes.next_drivers);
   const alarms = createAlarms(nodes.webhook);
   const proofs = openProofs(settings.folder);
-  const options = { verify, timeout_ms: settings.timeout_ms, findReferences };
+  const options = { verify, timeout_ms: settings.timeout_ms, findRelease, findReferences };
   const one: Watch = { nodes, settings, options, board, history, proofs, alarms };
   if (history.cut > 0) {
     console.error(`countersign: the last line of the history was cut off (${history.cut} bytes); it is removed`);

@@ -113,6 +113,7 @@ function card({ last, proven, since, recent }: Shown, fleet: Fleet): string {
     ['Asked', last.outcome !== 'proven' ? '' : last.sealed ? 'with a sealed prompt' : 'with an ordinary prompt'],
     ['Driver', last.drivers.join(', ')],
     ['Launch', last.launch === null ? '' : `${last.launch.slice(0, 16)}…`],
+    ['Release', last.release?.tag ?? ''],
     ['Weights', last.weights?.name ?? ''],
     ['Devices', last.devices === null ? '' : String(last.devices.length)],
     ['Certificates end', dayOf(last.ends?.certificates)],

@@ -19,13 +19,23 @@ const NODE: Node = {
   model: 'm',
   level: 'gpu',
   reference: null,
+  release: null,
   weights: null,
   devices: null,
 };
 const [OLD, NEW] = ['aa'.repeat(32), 'bb'.repeat(32)];
 const PROBED: Probed = {
   ...{ outcome: 'proven', code: null, reason: null, level: 'gpu', sealed: false, devices: [OLD], drivers: ['580.1'] },
-  ...{ launch: null, weights: null, ends: null, drivers_unknown: [], canary: 'good', latency_ms: 900, received: [] },
+  ...{
+    launch: null,
+    release: null,
+    weights: null,
+    ends: null,
+    drivers_unknown: [],
+    canary: 'good',
+    latency_ms: 900,
+    received: [],
+  },
 };
 const AWAY: Probed = { ...PROBED, outcome: 'away', code: 'timeout', reason: 'No answer.', level: null, devices: null };
 
@@ -75,6 +85,9 @@ describe('a node', () => {
       "The processor's collateral ends on 2026-11-28.",
       'NVIDIA has no reference values for driver 590.1 yet: with it, nothing would be proven.',
     ]);
+    const release = { tag: 'v1', current: 'v2' };
+    expect(judged([{ release }]).last.warnings).toEqual(['It runs release v1, and v2 is current.']);
+    expect(judged([{ release: { tag: 'v2', current: 'v2' } }, { release: null }]).last.warnings).toEqual([]);
     const later = { certificates: '2026-12-11T00:00:00Z', collateral: '2026-11-30T00:00:00Z' };
     expect(judged([{ ends: later }]).last.warnings).toEqual([]);
   });

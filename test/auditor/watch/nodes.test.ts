@@ -28,13 +28,16 @@ const of = (more: object) => ({ watch: 'w', nodes: [{ ...NODE, ...more }] });
 
 it('has defaults, and reads files from its own folder', () => {
   const { nodes, ...all } = read(of({ api_key_file: 'keys/a' }));
-  expect(all).toEqual({ watch: 'w', misses: 3, webhook: null, next_drivers: [] });
+  expect(all).toEqual({ watch: 'w', misses: 3, webhook: null, trusted_root: null, next_drivers: [] });
   const base = { name: 'a', url: 'https://a.example', apiKey: 'sk-a', model: 'm', devices: null };
-  expect(nodes).toEqual([{ ...base, level: 'gpu', reference: null, weights: null }]);
+  expect(nodes).toEqual([{ ...base, level: 'gpu', reference: null, release: null, weights: null }]);
   const known = { reference: 'reference.json' };
   const [root] = ['cd'.repeat(32)];
   expect(read(of({ ...known, weights: root })).nodes[0]?.weights).toBe(root);
   expect(read(of({ ...known, weights: 'weights.json' })).nodes[0]?.weights).toBe(root);
+  const release = { repository: 'owner/repo', tag: 'v1' };
+  expect(read(of({ release: 'owner/repo@v1' })).nodes[0]).toMatchObject({ level: 'measured', release });
+  expect(read(of({ release: 'owner/repo', level: 'gpu' })).nodes[0]?.release?.tag).toBe(null);
   expect(read(of({ reference: 'reference.json' })).nodes[0]).toMatchObject({ level: 'measured', apiKey: null });
 });
 
@@ -55,9 +58,11 @@ it.each([
   [of({ url: 'https://a.example/?x' }), 'nodes[0].url is not the http(s) URL'],
   [of({ url: 'http://[' }), 'nodes[0].url is not the http(s) URL'],
   [of({ level: 'most' }), 'nodes[0].level is not one of none, gpu, gpu+cpu, measured'],
-  [of({ level: 'measured' }), 'nodes[0].level measured needs a reference'],
+  [of({ level: 'measured' }), 'nodes[0].level measured needs a reference or a release'],
   [of({ weights: 'cd'.repeat(32) }), 'nodes[0].weights needs the level measured'],
   [of({ reference: 'reference.json', weights: 'keys/a' }), 'nodes[0].weights: '],
+  [of({ release: 'owner' }), 'nodes[0].release does not have the form'],
+  [of({ release: 'o/r', reference: 'reference.json' }), 'nodes[0] has release and reference'],
   [of({ devices: ['AB'] }), 'nodes[0].devices is not a list of texts of the form'],
   [of({ reference: 'keys/a' }), 'nodes[0].reference: '],
   [of({ api_key_file: 'keys/none' }), 'keys/none: no such file'],

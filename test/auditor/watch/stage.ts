@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { readNodes } from '../../../auditor/watch/nodes.ts';
+import { releaseSearch } from '../../../auditor/watch/release.ts';
 import { type Settings, watch } from '../../../auditor/watch/run.ts';
 import { createSimulatedCpu } from '../../../demo/twin/cpu.ts';
 import type { VerifyOptions } from '../../../verify/index.ts';
@@ -131,12 +132,13 @@ export function nodesFile(folder: string, nodes: readonly object[], more: object
 }
 
 /** One round. */
-export function once(file: string, out: string, root: string, settings: Partial<Settings> = {}): Promise<number> {
+export async function once(file: string, out: string, root: string, settings: Partial<Settings> = {}): Promise<number> {
   const all: Settings = {
     ...{ folder: out, every_ms: 10_000, once: true, max_bytes: 64 * 1024 * 1024, json: false, timeout_ms: 4_000 },
     ...settings,
   };
-  return watch(readNodes(file), all, trusting(root));
+  const nodes = readNodes(file);
+  return watch(nodes, all, trusting(root), await releaseSearch({ offline: false, collateral: null }, nodes));
 }
 
 /** As if the test roots were those of makers, so that a simulation reaches the levels of hardware. */
