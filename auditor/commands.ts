@@ -4,12 +4,7 @@ import { AUDIT } from './audit/command.ts';
 import { REPLAY } from './replay.ts';
 import { SECRETS } from './secrets.ts';
 import { TRANSCRIPT } from './transcript/command.ts';
-
-export const AUDITOR: readonly OwnCommand[] = [AUDIT, REPLAY, SECRETS];
-export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, TRANSCRIPT];
+import { WATCH } from './watch/watch.ts';
 import { WEIGHTS } from './weights/command.ts';
 
-export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, WEIGHTS];
-import { WATCH } from './watch/watch.ts';
-
-export const AUDITOR: readonly OwnCommand[] = [REPLAY, SECRETS, WATCH];
+export const AUDITOR: readonly OwnCommand[] = [AUDIT, REPLAY, SECRETS, TRANSCRIPT, WATCH, WEIGHTS];

@@ -1,6 +1,5 @@
 // The code of Quickstart, Clients, Agents' runs, Verify and Audit, run from top to bottom as a stranger would: in a fresh copy of the
-// repository, on Node 20, with empty
-// caches of npm and pip, and what the registries have today. Beside it, what cannot be run here, by name.
+// repository, on Node 20, with empty caches of npm and pip, and what the registries have today. Beside it, what cannot be run here, by name.
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';

@@ -341,7 +341,10 @@ export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
 export const EXIT_STATUS: readonly (readonly [status: number, text: string])[] = [
   [0, 'valid, of several all; passed; consistent; unbroken; done'],
   [1, 'invalid, of several any; refused; different; broken; not consistent'],
-  [2, 'usage: the command line, a file that cannot be read, a history that was changed, a service that cannot be reached'],
+  [
+    2,
+    'usage: the command line, a file that cannot be read, a history that was changed, a service that cannot be reached',
+  ],
   [
     3,
     'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral, no bundle, no release), a node that is away, or too little to judge by',
