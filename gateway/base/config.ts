@@ -212,6 +212,8 @@ export interface Secrets {
   /** Certificate chain and key, in PEM. */
   readonly tls: { readonly cert: string; readonly key: string } | null;
   readonly backend_api_key: string | null;
+  /** A signed release, for everybody to read: JSON with a bundle and a status. */
+  readonly release: string | null;
 }
 
 /** Settings by their variables' names in lower case. Settings that belong together are one member. */

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import type { Context } from 'hono';
+import { isObject } from '../../proto/json.ts';
 
 export interface SharedDocument {
   /** The media type, with its charset where it has one. */
@@ -16,6 +17,16 @@ export function sharedDocument(type: string, content: string | Uint8Array): Shar
   const body = typeof content === 'string' ? new TextEncoder().encode(content) : new Uint8Array(content);
   const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
   return { type, body, gzipped: new Uint8Array(gzipSync(body, { level: 9 })), etag };
+}
+
+/** A signed release and its newest status, {"bundle":…,"status":…}; null: the text is none. */
+export function releaseDocument(text: string): SharedDocument | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) && isObject(value.bundle) ? sharedDocument('application/json', text) : null;
+  } catch {
+    return null;
+  }
 }
 
 /** The headers by which a browser lets a document load what `sources` allow, and nothing else. Text in it cannot become markup or script. */

@@ -1,27 +1,27 @@
 // GET /.well-known/countersign/release: the signed release that this service runs, and the newest status, for clients without a list of their own.
-// Nothing here is believed: clients verify both, and a gateway can at most withhold them.
+// Nothing here is believed: clients verify both, and a gateway can at most withhold them. With SECRETS=sealed it comes with the secrets.
 import { readFile, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import { isObject } from '../../proto/json.ts';
 import type { GatewayConfig } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import type { Context } from '../http/context.ts';
-import { type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
+import { releaseDocument, type SharedDocument, sendDocument } from '../http/document.ts';
 
 /** Beside the file of API keys, which in a confidential VM is the operator's own as well: {"bundle":…,"status":…}. */
 const FILE = 'release.json';
 const MAX_BYTES = 1024 * 1024;
 
 interface ReleaseDeps {
-  readonly config: Pick<GatewayConfig, 'api_keys_file'>;
+  readonly config: Pick<GatewayConfig, 'api_keys_file' | 'received'>;
   readonly log: Logger;
 }
 
 export function release({ config, log }: ReleaseDeps) {
   const path = config.api_keys_file === null ? null : join(dirname(config.api_keys_file), FILE);
+  const sent = config.received?.release ?? null;
   let version = '';
-  let document: SharedDocument | null = null;
+  let document = sent === null ? null : releaseDocument(sent);
 
   /** Reads the file again when it has changed; one that cannot be used leaves what was read before. */
   async function load(file: string): Promise<SharedDocument | null> {
@@ -36,19 +36,14 @@ export function release({ config, log }: ReleaseDeps) {
   }
 
   async function read(file: string): Promise<SharedDocument | null> {
-    try {
-      const text = await readFile(file, 'utf8');
-      const value: unknown = JSON.parse(text);
-      if (isObject(value) && isObject(value.bundle)) return sharedDocument('application/json', text);
-    } catch {
-      // Said below: it is no JSON, or was taken away.
-    }
-    log.warn({ file }, 'the release file is not JSON with a bundle');
-    return null;
+    // It may be taken away between the two reads.
+    const found = releaseDocument(await readFile(file, 'utf8').catch(() => ''));
+    if (found === null) log.warn({ file }, 'the release file is not JSON with a bundle');
+    return found;
   }
 
   return async (c: Context): Promise<Response> => {
-    const found = path === null ? null : await load(path);
+    const found = path === null ? document : await load(path);
     if (found === null) throw new Problem('not_found', 'This gateway has no release to show.');
     return sendDocument(c, found);
   };

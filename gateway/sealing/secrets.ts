@@ -7,6 +7,7 @@ import { readStatement } from '../../proto/attestation/statement.ts';
 import { JsonTextError } from '../../proto/json.ts';
 import { backendKey, ConfigError, type GatewayConfig, isLoopback, type Secrets } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
+import { releaseDocument } from '../http/document.ts';
 import { credentialsOf } from '../http/tls.ts';
 import { KeysFileError, sealedKeys } from '../keys/keys-file.ts';
 
@@ -124,6 +125,9 @@ function isStatement(text: string): boolean {
 /** Checks all that the gateway would otherwise stop for at its start. @throws {Problem} invalid_request */
 function checked(secrets: SecretsBody['secrets'], config: GatewayConfig): Secrets {
   const { 'api-keys': api_keys = null, 'tls.crt': cert, 'tls.key': key, 'backend-api-key': backend } = secrets;
+  const { 'release.json': release = null } = secrets;
+  if (release !== null && releaseDocument(release) === null)
+    throw invalid('release.json is not JSON with a bundle.', 'release.json');
   if (api_keys === null && !isLoopback(config.host))
     throw invalid(`api-keys is required when HOST (${config.host}) is not a loopback address.`, 'api-keys');
   if ((cert === undefined) !== (key === undefined))
@@ -143,5 +147,5 @@ function checked(secrets: SecretsBody['secrets'], config: GatewayConfig): Secret
   const backend_api_key = backend === undefined ? null : backendKey.safeParse(backend);
   if (backend_api_key?.success === false)
     throw invalid('backend-api-key must be printable ASCII without spaces.', 'backend-api-key');
-  return { api_keys, tls, backend_api_key: backend_api_key?.data ?? null };
+  return { api_keys, tls, backend_api_key: backend_api_key?.data ?? null, release };
 }

@@ -3,8 +3,8 @@
 import { type Bytes, concat } from '../bytes.ts';
 
 export const SECRETS_PATH = '/v1/attestation/secrets';
-/** In the order in which they are signed. */
-export const SECRET_NAMES = ['api-keys', 'backend-api-key', 'tls.crt', 'tls.key'] as const;
+/** In the order in which they are signed. A release is no secret, but comes the same way: the guest has no file of its operator's. */
+export const SECRET_NAMES = ['api-keys', 'backend-api-key', 'release.json', 'tls.crt', 'tls.key'] as const;
 export type SecretName = (typeof SECRET_NAMES)[number];
 export const isSecretName = (name: string): name is SecretName => (SECRET_NAMES as readonly string[]).includes(name);
 

@@ -85,7 +85,7 @@ function partsOf(text: string, from: string): Texts {
   try {
     value = parseStrict(text);
   } catch (error) {
-    if (!(error instanceof JsonTextError)) throw error;
+    if (!(error instanceof JsonTextError || error instanceof SyntaxError)) throw error;
     throw new UsageError(`${from}: the release there is not JSON, or names a member twice`);
   }
   if (!isObject(value) || !isObject(value.bundle)) throw new UsageError(`${from}: there is no release's bundle in it`);

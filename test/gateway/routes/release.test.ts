@@ -1,9 +1,11 @@
 // GET /.well-known/countersign/release: what stands beside the file of API keys, and nothing that cannot be one.
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Hono } from 'hono';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { release } from '../../../gateway/routes/release.ts';
 import { ask } from '../../support/client.ts';
-import { type Folder, type RunningGateway, startGateway, temporaryFolder } from '../../support/harness.ts';
+import { type Folder, type RunningGateway, SILENT, startGateway, temporaryFolder } from '../../support/harness.ts';
 import { expectError } from '../expect-error.ts';
 
 let folder: Folder;
@@ -62,4 +64,10 @@ it('is gone with its file, takes no other method, and is not there without a key
   expectError(await get(), 404, 'not_found');
   expectError(await ask(gateway.url + PATH, { method: 'POST', body: '{}' }), 405, 'method_not_allowed');
   expectError(await ask(open.url + PATH, { method: 'GET' }), 404, 'not_found');
+});
+
+it('is what came with the sealed secrets of a measured guest', async () => {
+  const received = { api_keys: null, tls: null, backend_api_key: null, release: JSON.stringify(RELEASE) };
+  const app = new Hono().get(PATH, release({ config: { api_keys_file: null, received }, log: SILENT }));
+  expect(await (await app.request(PATH)).json()).toEqual(RELEASE);
 });

@@ -249,6 +249,8 @@ const WRONG: readonly (readonly [what: string, status: number, code: string, wro
   ],
 ];
 
+const RELEASE = '{"bundle":{},"status":null}';
+
 describe('secrets', () => {
   it.each(WRONG)('%s are refused, and the right ones are taken after it', async (_, status, code, wrong) => {
     const waiting = await startWaiting(guest);
@@ -256,7 +258,7 @@ describe('secrets', () => {
       expect(await wrong(waiting.url)).toMatchObject({ status, code });
       expect(waiting.taken()).toBeNull();
       expect(await sendSecrets(waiting.url, operator, GOOD)).toMatchObject({ status: 200 });
-      expect(await waiting.secrets).toEqual({ api_keys: KEYS, tls: null, backend_api_key: null });
+      expect(await waiting.secrets).toEqual({ api_keys: KEYS, tls: null, backend_api_key: null, release: null });
     } finally {
       await waiting.close();
     }
@@ -275,17 +277,25 @@ describe('secrets', () => {
     }
   });
 
-  it('are taken once a start: TLS, keys and the key for the backend', async () => {
+  it('are taken once a start: TLS, keys, the key for the backend and a release', async () => {
     const waiting = await startWaiting(guest);
     try {
       const { pem, keyFile } = writeCertificate(folder.path);
       const key = readFileSync(keyFile, 'utf8');
-      const all = { 'api-keys': KEYS, 'tls.crt': pem, 'tls.key': key, 'backend-api-key': 'sk-backend\n' };
+      const all = {
+        'api-keys': KEYS,
+        'tls.crt': pem,
+        'tls.key': key,
+        'backend-api-key': 'sk-backend\n',
+        'release.json': RELEASE,
+      };
+      const bad = await sendSecrets(waiting.url, operator, { ...all, 'release.json': '{"status":null}' });
+      expect(bad).toMatchObject({ status: 400, code: 'invalid_request', param: 'release.json' });
       expect(await sendSecrets(waiting.url, operator, all)).toMatchObject({ status: 200, text: '{"status":"taken"}' });
       const again = await sendSecrets(waiting.url, operator, { 'api-keys': 'sk-third\n' });
       expect(again).toMatchObject({ status: 409, code: 'secrets_not_expected' });
       const tls = { cert: pem, key };
-      expect(await waiting.secrets).toEqual({ api_keys: KEYS, tls, backend_api_key: 'sk-backend' });
+      expect(await waiting.secrets).toEqual({ api_keys: KEYS, tls, backend_api_key: 'sk-backend', release: RELEASE });
     } finally {
       await waiting.close();
     }
@@ -383,7 +393,7 @@ it('compose.measured.yaml has the gateway wait, and leaves it no file of a secre
 });
 
 describe('keys that came sealed', () => {
-  const received = { api_keys: 'sk-user\n', tls: null, backend_api_key: null };
+  const received = { api_keys: 'sk-user\n', tls: null, backend_api_key: null, release: null };
 
   it('are asked for as those of a file are', async () => {
     const keys = loadKeys({ api_keys_file: null, received, max_body_bytes: 1024 }, SILENT);

@@ -128,6 +128,7 @@ describe('countersign verify --release', () => {
 
   it.each([
     ['no JSON', '<html>'],
+    ['no JSON inside', '{"bundle":tru}'],
     ['no bundle', '{"status":null}'],
     ['a member twice', `{"bundle":{},"bundle":${bundle}}`],
     ['more than it reads', ' '.repeat(1_100_000)],
