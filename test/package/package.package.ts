@@ -124,7 +124,7 @@ describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
     const arguments_ = [tarball, '--profile', 'esm-only', '--no-color', '--no-emoji'];
     const attw = await run(node(22), [join(tools, '@arethetypeswrong/cli/dist/index.js'), ...arguments_], folder);
     expect(attw.code, attw.output).toBe(0);
-    expect(attw.output.match(/node16 \(from ESM\): OK/g)).toHaveLength(9);
+    expect(attw.output.match(/node16 \(from ESM\): OK/g)).toHaveLength(10);
   });
 
   const CONSUMER = `
