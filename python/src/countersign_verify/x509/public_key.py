@@ -8,14 +8,14 @@ from typing import Literal
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from ..common.lru import LruMap
 from .der import DerError, at, integer, oid, read_one, sequence
 
 Curve = Literal["P-256", "P-384"]
-Hash = Literal["SHA-256", "SHA-384"]
+Hash = Literal["SHA-256", "SHA-384", "SHA-512"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ _MAX_KEYS = 256
 # The SubjectPublicKeyInfo of an RSA key with 4,096 bits has 550 bytes.
 _MAX_RSA_SPKI_BYTES = 600
 _RSA_ENCRYPTION = "1.2.840.113549.1.1.1"
-_HASHES: dict[Hash, HashAlgorithm] = {"SHA-256": SHA256(), "SHA-384": SHA384()}
+_HASHES: dict[Hash, HashAlgorithm] = {"SHA-256": SHA256(), "SHA-384": SHA384(), "SHA-512": SHA512()}
 _COORDINATE_BYTES: dict[Curve, int] = {"P-256": 32, "P-384": 48}
 _CURVE_NAMES: dict[Curve, str] = {"P-256": "secp256r1", "P-384": "secp384r1"}
 
