@@ -11,11 +11,20 @@ _LIST = _ROOT / "test" / "support" / "genuine.json"
 _CACHE = _ROOT / ".cache" / "genuine"
 
 
+def _paths() -> list[str]:
+    return [one["path"] for one in json.loads(_LIST.read_text(encoding="utf-8"))]
+
+
+def named_in(room: str) -> list[str]:
+    """The folders of a room, such as `sigstore`, whether or not they are at hand."""
+    return sorted({path.split("/")[1] for path in _paths() if path.startswith(f"{room}/")})
+
+
 def _folder() -> Path | None:
     """None where no folder has all that genuine.json names."""
     named = os.environ.get("GENUINE_VECTORS")
     folders = [Path(named)] if named else [_CACHE, _ROOT.parent / "shared" / "vectors"]
-    paths = [one["path"] for one in json.loads(_LIST.read_text(encoding="utf-8"))]
+    paths = _paths()
     return next((folder for folder in folders if all((folder / path).is_file() for path in paths)), None)
 
 

@@ -9,7 +9,7 @@ import base64
 import re
 import traceback
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from serving import serve
 
 from countersign_verify.attestation import appraise_attestation
 from countersign_verify.common.bundles import Bundles
+from countersign_verify.common.release_options import ReleaseOptions
 from countersign_verify.cpu.cpu_options import (
     CpuClaims,
     CpuCollateral,
@@ -24,6 +25,7 @@ from countersign_verify.cpu.cpu_options import (
     CpuOptions,
     CpuPolicy,
     CpuRoots,
+    CpuSoftware,
     CpuWithout,
     VerifiedSession,
 )
@@ -32,6 +34,7 @@ from countersign_verify.evidence import appraise_evidence
 from countersign_verify.gpu.collateral import create_collateral
 from countersign_verify.gpu.devices import Without
 from countersign_verify.policy.options import Clocks, Expected, Limits, Policy, Roots
+from countersign_verify.proto.attestation.launch import Weights
 from countersign_verify.session import appraise_session
 
 Given = Mapping[str, Any]
@@ -70,6 +73,11 @@ def options_of_cpu(given: Given) -> dict[str, Any]:
 def session_of(given: Given) -> VerifiedSession:
     names = {one.name for one in fields(CpuClaims)}
     claims = CpuClaims(**{name: value for name, value in given["cpu"].items() if name in names})
+    software = given["cpu"].get("software")
+    if software is not None:
+        weights = None if software["weights"] is None else [Weights(**one) for one in software["weights"]]
+        model = None if software["model"] is None else Weights(**software["model"])
+        claims = replace(claims, software=CpuSoftware(**{**software, "weights": weights, "model": model}))
     return VerifiedSession(given["statement"], claims)
 
 
@@ -93,6 +101,8 @@ def options_of(given: Given) -> dict[str, Any]:
             options["bundles"] = Bundles(value.get)
         elif name == "cpu":
             options["cpu"] = CpuOptions(**options_of_cpu(value))
+        elif name == "release":
+            options["release"] = ReleaseOptions(**{snake(one): text for one, text in value.items()})
         elif name == "session":
             options["session"] = session_of(value)
         else:

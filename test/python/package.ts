@@ -35,6 +35,7 @@ export interface Options {
   readonly bundles?: Readonly<Record<string, string>> | undefined;
   readonly expected?: (Omit<Expected, 'transcript'> & { readonly transcript?: string | undefined }) | undefined;
   readonly cpu?: OptionsOfCpu | undefined;
+  readonly release?: VerifyOptions['release'] | undefined;
   readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
   /** Of a processor's bare evidence. */
   readonly simulatedRoots?: string | undefined;

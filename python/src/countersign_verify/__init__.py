@@ -17,7 +17,17 @@ from .clients.client import verifying_async_client, verifying_client
 from .clients.transcript import TranscriptFile, TranscriptRecord
 from .clients.unproven_error import UnprovenAnswerError
 from .common.bundles import Bundle, Bundles, fetch_bundle
-from .common.checks import CHECKS, CPU_CHECKS, Check, CheckFailure, FailureCode, Limits, VerificationError
+from .common.checks import (
+    CHECKS,
+    CPU_CHECKS,
+    RELEASE_CHECKS,
+    Check,
+    CheckFailure,
+    FailureCode,
+    Limits,
+    VerificationError,
+)
+from .common.release_options import ReleaseClaims, ReleaseOptions, ReleaseStatus, ReleaseWeights
 from .common.version import __version__ as __version__
 from .cpu.cpu_options import (
     CpuClaims,
@@ -63,6 +73,7 @@ __all__ = [
     "LEVELS",
     "NRAS_KEYS_URL",
     "PRODUCTS",
+    "RELEASE_CHECKS",
     "Appraised",
     "Attestation",
     "BatchClaims",
@@ -93,6 +104,10 @@ __all__ = [
     "OcspAnswer",
     "OcspQuery",
     "Policy",
+    "ReleaseClaims",
+    "ReleaseOptions",
+    "ReleaseStatus",
+    "ReleaseWeights",
     "RimQuery",
     "Roots",
     "SessionReport",

@@ -35,6 +35,7 @@ from .proto.attestation.batch import Batch
 from .proto.attestation.raw import RawParts, nonce_of, split_raw
 from .proto.bytes import is_well_formed
 from .proto.strict_json import JsonTextError, duplicate_member
+from .release_named import check_named_release
 from .token import ParsedToken, TokenDevice, check_token_digests, parse_token, verify_token_signature
 from .token.signature import TokenKeys, TokenSigner
 
@@ -166,6 +167,10 @@ def _run_checks(value: object, context: Context) -> _Run:
         ),
     )
     batch = None if hashed is None else hashed.batch
+    timestamp = None if raw is None else raw.timestamp
+    release = check_named_release(checks, context, None if timestamp is None else timestamp * 1000)
+    if release is not None:
+        cpu_context = replace(cpu_context, reference=release.reference, release=release.claims)
     findings = Findings(
         list=checks,
         devices=devices,
@@ -173,8 +178,9 @@ def _run_checks(value: object, context: Context) -> _Run:
         appraised=_appraised_kinds(checks, token, claims),
         nonce=None if given is None else attestation.nonce,
         batch=None if batch is None else BatchClaims(batch.tree_size, batch.leaf_index),
-        timestamp=None if raw is None else raw.timestamp,
+        timestamp=timestamp,
         cpu=_check_processor(checks, attestation, contents, hashed, raw, options, cpu_context),
+        release=None if release is None else release.claims,
         about="exchange",
         nvidia=context.nvidia,
         own_cpu_roots=options.cpu is not None and options.cpu.roots != CpuRoots(),

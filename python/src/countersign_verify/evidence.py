@@ -37,6 +37,8 @@ def verify_evidence(value: Any, **options: Unpack[OptionFields]) -> Verification
 def appraise_evidence(value: Any, **options: Unpack[OptionFields]) -> VerificationReport:
     """As `verify_evidence`, but a failed check is in what is returned."""
     given = VerifyOptions(**options)
+    if given.release is not None:
+        raise TypeError("release is for answers and sessions, which show a guest")
     context = read_options(given)
     checks = CheckList(given.stop_at_failure)
     nonce = None if given.expected.nonce is None else given.expected.nonce.lower()

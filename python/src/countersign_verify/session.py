@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from .policy.options import OptionFields, VerificationReport, VerifyOptions, rea
 from .policy.verdict import Findings, check_policy, concluded
 from .proto.attestation.attestation import Evidence
 from .proto.bytes import utf8
+from .release_named import check_named_release
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -73,6 +74,9 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
         )
     )
     checks = CheckList(given_options.stop_at_failure)
+    release = check_named_release(checks, context, None)
+    if release is not None:
+        cpu_context = replace(cpu_context, reference=release.reference, release=release.claims)
     given = checks.run("form", [], lambda: _form_of(value))
     nonce = None if given is None else sha256(utf8(given.statement)).hexdigest()
     evidence = () if given is None else given.gpu
@@ -91,6 +95,7 @@ def appraise_session(value: object, **options: Unpack[OptionFields]) -> SessionR
         batch=None,
         timestamp=None,
         cpu=check_cpu(checks, form, answer, expected, cpu_context),
+        release=None if release is None else release.claims,
         about="session",
         nvidia=context.nvidia,
         own_cpu_roots=cpu.roots != CpuRoots(),

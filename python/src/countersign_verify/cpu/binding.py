@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal
@@ -87,7 +87,7 @@ def check_cpu(
 
     Returns the processor's claims; None where they cannot be read.
     """
-    claims = _check_bound(checks, form, answer.timestamp, expected, context)
+    claims = _attributed(_check_bound(checks, form, answer.timestamp, expected, context), context, checks)
 
     # Both checks run only where the form was read.
     def session() -> Session:
@@ -103,6 +103,14 @@ def check_cpu(
     software = claims.software if claims is not None and is_bound else None
     checks.run("cpu_weights", ["cpu_software", *about[1:]], lambda: check_weights(context.weights, software))
     return claims
+
+
+def _attributed(claims: CpuClaims | None, context: CpuContext, checks: CheckList) -> CpuClaims | None:
+    """Where the guest was compared with a release's list just now, its software names the release."""
+    release, software = context.release, None if claims is None else claims.software
+    if release is None or claims is None or software is None or not checks.passed("cpu_measurement"):
+        return claims
+    return replace(claims, software=replace(software, release=release.statement_sha256))
 
 
 def _check_answer(session: Session, answer: Answer) -> Passed[Literal[True]] | Skipped:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
+from ..common.release_options import ReleaseClaims
 from ..proto.attestation.launch import Weights
 from ..proto.attestation.statement import read_statement
 from ..x509 import Certificate
@@ -182,6 +183,8 @@ class CpuContext:
     """None: which software runs is not compared."""
     weights: str | None
     """The expected verity root; None: any weights."""
+    release: ReleaseClaims | None = None
+    """The release whose list `reference` is; None: it is the caller's own."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,8 @@ class CpuSoftware:
     """Those of them that the backend's command loads."""
     uncompared: str | None
     """What the caller's reference value leaves out, in words."""
+    release: str | None = None
+    """SHA-256 of the release's statement; None: the list is not that of a release."""
 
     def to_dict(self) -> dict[str, Any]:
         images = None if self.images is None else dict(self.images)
@@ -209,6 +214,7 @@ class CpuSoftware:
             "weights": None if self.weights is None else [one.to_dict() for one in self.weights],
             "model": None if self.model is None else self.model.to_dict(),
             "uncompared": self.uncompared,
+            **({} if self.release is None else {"release": self.release}),
         }
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from ..common.bundles import Bundles
 from ..common.checks import Check, Limits
+from ..common.release_options import ReleaseClaims, ReleaseOptions
 from ..cpu.cpu_options import CpuClaims, CpuOptions, VerifiedSession
 from ..gpu.collateral import Collateral
 from ..gpu.devices import DeviceContext, Pinned, Without
@@ -116,6 +117,7 @@ class OptionFields(TypedDict, total=False):
     expected: Expected
     policy: Policy
     cpu: CpuOptions | None
+    release: ReleaseOptions | None
     session: VerifiedSession | None
     bundles: Bundles | None
     nras_keys: Jwks | None
@@ -145,6 +147,8 @@ class VerifyOptions:
     """
     Of the processor's evidence: whom to trust in place of AMD and Intel, the caller's collateral, what is accepted.
     """
+    release: ReleaseOptions | None = None
+    """A release whose list stands in place of `cpu.reference`: the answer must then be of a guest on it."""
     session: VerifiedSession | None = None
     """A session that `verify_session` verified, for attestations that name it and carry neither it nor a bundle."""
     bundles: Bundles | None = None
@@ -194,6 +198,8 @@ class Claims:
     devices: tuple[DeviceClaims, ...]
     cpu: CpuClaims | None
     """None: no processor's evidence."""
+    release: ReleaseClaims | None = None
+    """The release that the caller named, where its check passed."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -204,6 +210,7 @@ class Claims:
             "token": None if self.token is None else self.token.to_dict(),
             "devices": [device.to_dict() for device in self.devices],
             "cpu": None if self.cpu is None else self.cpu.to_dict(),
+            **({} if self.release is None else {"release": self.release.to_dict()}),
         }
 
 
@@ -288,6 +295,7 @@ _NESTED: Mapping[str, tuple[type, ...]] = {
     "expected": (Expected,),
     "policy": (Policy,),
     "cpu": (CpuOptions, type(None)),
+    "release": (ReleaseOptions, type(None)),
     "session": (VerifiedSession, type(None)),
     "bundles": (Bundles, type(None)),
     "limits": (Limits,),
@@ -304,6 +312,8 @@ def read_options(options: VerifyOptions) -> Context:
     for name, types in _NESTED.items():
         if not isinstance(getattr(options, name), types):
             raise TypeError(f"{name} is not of the type {types[0].__name__}")
+    if options.release is not None and options.cpu is not None and options.cpu.reference is not None:
+        raise TypeError("release and cpu.reference: only one")
     _check_policy(options.policy)
     _check_expected(options.expected)
     _check_limits(options.limits)

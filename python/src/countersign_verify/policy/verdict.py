@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from ..common.checks import CheckFailure, CheckList, Passed, Skipped, seen, skipped
+from ..common.release_options import ReleaseClaims
 from ..common.times import iso_time, milliseconds, unix_milliseconds
 from ..cpu.cpu_options import CpuClaims, CpuSoftware
 from ..gpu.devices import Pinned
@@ -15,6 +16,7 @@ from ..gpu.topology import VerifiedDevice, left_open
 from ..proto.attestation.batch import MAX_LEAVES
 from ..proto.strict_json import number_text
 from .options import LEVELS, BatchClaims, Claims, Context, Level, TokenClaims, VerificationReport
+from .release_words import release_leaves_open, release_sentence
 
 Kind = Literal["gpu", "switch"]
 
@@ -41,6 +43,8 @@ class Findings:
     """Whether the session holds a challenge of the caller."""
     names_session: bool = False
     """Whether raw, which the devices signed, names a session."""
+    release: ReleaseClaims | None = None
+    """The release that the caller named; None where there is none, or its check failed."""
 
     @property
     def kinds(self) -> Sequence[Kind]:
@@ -62,6 +66,14 @@ class Findings:
         """The software that the caller knows, of a guest that is bound to these devices."""
         return self.cpu.software if self.cpu is not None and self.bound else None
 
+    @property
+    def shown_release(self) -> ReleaseClaims | None:
+        """The release, where that software was compared with its list."""
+        release, software = self.release, self.software
+        if release is None or software is None or software.release != release.statement_sha256:
+            return None
+        return release
+
 
 def concluded(findings: Findings) -> VerificationReport:
     valid = findings.list.valid
@@ -73,6 +85,7 @@ def concluded(findings: Findings) -> VerificationReport:
         token=findings.token,
         devices=tuple(device.claims for device in findings.devices),
         cpu=findings.cpu,
+        release=findings.release,
     )
     return VerificationReport(
         valid=valid,
@@ -131,7 +144,7 @@ def _proven(findings: Findings) -> Iterator[str]:
     if findings.bound and findings.cpu is not None:
         yield _cpu_proven(findings, findings.cpu)
     if findings.software is not None:
-        yield from _software_proven(findings.software)
+        yield from _software_proven(findings.software, findings.shown_release)
     if findings.appraised:
         yield (
             f"NVIDIA's remote attestation service appraised evidence of the {_kind_of(findings.appraised)} for {what}, "
@@ -163,13 +176,14 @@ def _cpu_proven(findings: Findings, cpu: CpuClaims) -> str:
     return f"{key}, of {processor}, signed that {named}."
 
 
-def _software_proven(software: CpuSoftware) -> Iterator[str]:
+def _software_proven(software: CpuSoftware, release: ReleaseClaims | None) -> Iterator[str]:
     names = ", ".join(f"{name} {image}" for name, image in (software.images or {}).items())
     who = "the file's writer"
     if software.weights is not None:
         who = "its compose file, whose backend has no way out,"
     which = f"; {who} names {names}" if names else ""
-    yield f"That guest's measurement and the launch file {software.launch} are on the caller's list{which}."
+    listed = "the caller's list" if release is None else f"the list of {release_sentence(release, software.launch)}"
+    yield f"That guest's measurement and the launch file {software.launch} are on {listed}{which}."
     if software.model is not None:
         yield (
             f"Which weights: {software.model.name}, root {software.model.verity_root}, mounted read-only in that guest; "
@@ -220,6 +234,8 @@ def _cpu_leaves_open(findings: Findings) -> Iterator[str]:
             )
         if software.uncompared is not None:
             yield f"All that the guest was started with: {software.uncompared}."
+    if findings.shown_release is not None:
+        yield from release_leaves_open(findings.shown_release)
     if not findings.list.passed("cpu_tcb"):
         yield "That the processor's firmware has no known hole: its TCB was not compared with a least one."
     yield "That nobody took over the guest since its start."
@@ -292,7 +308,7 @@ def _nothing(findings: Findings) -> str:
 
 
 def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] | Skipped:
-    """@raises CheckFailure: too_old, policy_refused, device_not_accepted"""
+    """@raises CheckFailure: too_old, policy_refused, device_not_accepted, release_not_shown"""
     policy, passed = context.options.policy, findings.list.passed
     statements: list[str] = []
     if policy.max_age_seconds is not None or policy.max_ahead_seconds is not None:
@@ -309,6 +325,8 @@ def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] 
     for name in policy.required_checks:
         if name != "policy" and not passed(name):
             raise CheckFailure("policy_refused", f"the caller requires the check {name}, which did not pass")
+    if findings.release is not None and findings.shown_release is None:
+        raise CheckFailure("release_not_shown", "no guest of the release that the caller named is shown")
     level, least = level_of(findings), policy.min_level or "none"
     if LEVELS.index(level) < LEVELS.index(least):
         raise CheckFailure("policy_refused", f"the level is {level}; the caller accepts {least} or more")

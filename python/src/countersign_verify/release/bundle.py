@@ -85,7 +85,7 @@ def _bundle(value: object) -> ReleaseBundle:
         raise _unsupported("the bundle is not of version 0.3")
     bundle = members(value, "it", ("mediaType", "verificationMaterial"), ("dsseEnvelope", "messageSignature"))
     text(bundle["mediaType"], "mediaType")
-    material = _material(bundle["verificationMaterial"])
+    material = read_material(bundle["verificationMaterial"])
     if "dsseEnvelope" not in bundle:
         raise _unsupported("the bundle signs a message and no statement")
     envelope = members(bundle["dsseEnvelope"], "dsseEnvelope", ("payload", "payloadType", "signatures"))
@@ -100,7 +100,7 @@ def _bundle(value: object) -> ReleaseBundle:
     return ReleaseBundle(material, base64(signature["sig"], "sig"), signed, statement)
 
 
-def _material(value: object) -> Material:
+def read_material(value: object) -> Material:
     """@raises FormError @raises CheckFailure"""
     named = value if isinstance(value, dict) else {}
     other = next((name for name in ("publicKey", "x509CertificateChain") if name in named), None)

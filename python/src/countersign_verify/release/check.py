@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -35,11 +36,11 @@ class _Context:
     ids: Ids | None
     root: TrustedRoot
     at: int
-    answered: int
+    answered: float
 
 
-def _read_options(options: ReleaseOptions, at: datetime | None, answered: datetime | None) -> _Context:
-    """@raises TypeError for options that cannot be used."""
+def _read_options(options: ReleaseOptions, at: datetime | None, answered: float | None) -> _Context:
+    """`answered`: Unix milliseconds. @raises TypeError for options that cannot be used."""
     own = project.PROJECT
     repository, tag = options.repository, options.tag
     if repository is None and own is not None:
@@ -60,7 +61,7 @@ def _read_options(options: ReleaseOptions, at: datetime | None, answered: dateti
         ids=own.ids if own is not None and is_own else None,
         root=_read_root(PUBLIC_ROOT if options.trusted_root is None else options.trusted_root),
         at=times.of(now),
-        answered=times.of(now if answered is None else _instant(answered, "answered")),
+        answered=times.of(now) if answered is None else answered if answered <= times.MAX_MS else math.nan,
     )
 
 
@@ -134,15 +135,15 @@ def verify_release(
     which the status must be fresh; `at` by default.
     @raises CheckFailure with a code that begins with `release_`. @raises TypeError for options that cannot be used.
     """
-    context = _read_options(options, at, answered)
+    context = _read_options(options, at, None if answered is None else times.of(_instant(answered, "answered")))
     release = _verified(context)
     return _concluded(context, release, _standing(context, release))
 
 
 def check_release(
-    checks: CheckList, options: ReleaseOptions, *, at: datetime, answered: datetime
+    checks: CheckList, options: ReleaseOptions, *, at: datetime, answered: float | None
 ) -> VerifiedRelease | None:
-    """The same as two checks of a list. Returns None: the first failed. @raises TypeError"""
+    """The same as two checks of a list, `answered` in Unix milliseconds. Returns None: the first failed. @raises TypeError"""
     context = _read_options(options, at, answered)
 
     def verified() -> Passed[_Verified]:

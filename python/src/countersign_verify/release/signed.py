@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..common.checks import CheckFailure
-from ..x509 import ecdsa_verify
+from ..x509 import Certificate, ecdsa_verify
 from . import times
 from .bundle import ReleaseBundle
 from .certificate import Identity, Named, check_chain, check_identity, check_receipts, read_leaf
@@ -19,13 +19,17 @@ _SKEW_MS = 5 * 60 * 1000
 
 @dataclass(frozen=True)
 class Signed:
-    named: Named
+    leaf: Certificate
     logged: int
     """When it was logged, Unix milliseconds: the earliest time that was shown."""
 
 
-def verify_bundle(bundle: ReleaseBundle, root: TrustedRoot, identity: Identity, at: int | None) -> Signed:
-    """`at`: the time of the check, before which it must have been logged; None: any. @raises CheckFailure"""
+def verify_signed(bundle: ReleaseBundle, root: TrustedRoot, at: int | None) -> Signed:
+    """
+    Verifies certificate, log entry, times and signature: everything but whose they are. `at`: the time of the check,
+    before which it must have been logged; None: any.
+    @raises CheckFailure
+    """
     material = bundle.material
     entry = material.entry
     leaf = read_leaf(material.certificate)
@@ -49,4 +53,16 @@ def verify_bundle(bundle: ReleaseBundle, root: TrustedRoot, identity: Identity, 
         raise CheckFailure("release_unsupported", "the certificate is of a key that is not P-256")
     if not ecdsa_verify(leaf, "SHA-256", bundle.signature, bundle.signed):
         raise CheckFailure("release_signature_invalid", "the signature over the statement does not verify")
-    return Signed(check_identity(leaf, identity), min(shown))
+    return Signed(leaf, min(shown))
+
+
+@dataclass(frozen=True)
+class SignedAs:
+    named: Named
+    logged: int
+
+
+def verify_bundle(bundle: ReleaseBundle, root: TrustedRoot, identity: Identity, at: int | None) -> SignedAs:
+    """@raises CheckFailure"""
+    signed = verify_signed(bundle, root, at)
+    return SignedAs(check_identity(signed.leaf, identity), signed.logged)

@@ -91,7 +91,7 @@ def _withdrawn(value: object, index: int) -> _Withdrawn:
 
 
 def judge(
-    status: SignedStatus | None, release: ReleaseStatement, *, answered: int, at: int, is_pinned: bool
+    status: SignedStatus | None, release: ReleaseStatement, *, answered: float, at: int, is_pinned: bool
 ) -> ReleaseStatus:
     """
     `answered`: the time of the answer, by which the status must be fresh. `at`: the time of the check: what was
