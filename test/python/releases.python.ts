@@ -7,12 +7,14 @@ import { type ReleaseOptions, verifyRelease } from '../../verify/release.ts';
 import { usePython } from '../support/line-process.ts';
 import { optionsOf, releaseVectors } from '../verify/release/vectors.ts';
 import { mutated } from './mutate.ts';
-import { PACKAGE, python, SKIPPED } from './package.ts';
+import { both, PACKAGE, python, type Said, SKIPPED } from './package.ts';
+import { answers } from './release-answers.ts';
 
 /** How many changed releases are asked about, and from which seed they are made. */
 const CHANGES = Number(process.env.COUNTERSIGN_CHANGES ?? 300);
 const SEED = Number(process.env.COUNTERSIGN_SEED ?? 1);
 const DRIVER = fileURLToPath(new URL('release_driver.py', import.meta.url));
+const ANSWERS = fileURLToPath(new URL('driver.py', import.meta.url));
 const TIMEOUT_MS = 120_000 + 200 * CHANGES;
 
 interface Asked {
@@ -94,6 +96,31 @@ describe.skipIf(python === null)(`releases verified by the Python package and by
     TIMEOUT_MS,
   );
 });
+
+describe.skipIf(python === null)(`answers and sessions of a release's guest, by both${SKIPPED}`, () => {
+  const driver = usePython(python, [ANSWERS], { PYTHONPATH: `${PACKAGE}src` });
+
+  it('have the same checks, claims, levels and words', async () => {
+    const asked = await answers();
+    const differences: object[] = [];
+    const levels: string[] = [];
+    for await (const { question, ours: mine, python: theirs } of both(
+      driver,
+      asked.map(({ question }) => question),
+    )) {
+      levels.push(`${question.name}: ${verdict(mine)}`);
+      const same = mine.error === undefined ? isDeepStrictEqual(mine, theirs) : mine.error === theirs.error;
+      if (!same) differences.push({ name: question.name, ours: mine, python: theirs });
+    }
+    expect(differences.slice(0, 3), `${differences.length} of ${asked.length} differ`).toEqual([]);
+    expect(levels).toEqual(asked.map(({ question, expected }) => `${question.name}: ${expected}`));
+  }, 120_000);
+});
+
+function verdict({ report, error }: Said): string {
+  const failed = report?.checks.find(([, , status]) => status === 'fail');
+  return error ?? failed?.[3] ?? report?.level ?? 'nothing';
+}
 
 /** Without what only one of them says: errors in options, and which of a certificate's parts was found to be wrong first. */
 function known(said: object): object {
