@@ -31,7 +31,7 @@ const ANSWERS = {
 
 const KINDS: Readonly<Record<Exclude<FileKind, 'bundle' | 'unknown'>, Row>> = {
   ...ANSWERS,
-  evidence: { words: 'evidence of devices', command: 'evidence', unfit: [] },
+  evidence: { words: 'evidence of devices', command: 'evidence', unfit: ['release'] },
   cpu: { words: "a processor's evidence", command: 'cpu', unfit: [] },
   session: { words: 'a session', command: 'session', unfit: [] },
 };

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Final, NoReturn, get_args
+from typing import Any, Final, NamedTuple, NoReturn, get_args
 
 from ..common.version import __version__
 from ..cpu.cpu_options import TcbStatus
@@ -30,6 +30,7 @@ examples:
   countersign verify answer.json --allow-simulated run/simulated-root/root.pem
   countersign verify answer.json --require-level gpu+cpu --max-age 300
   countersign verify answers/2026-11 --bundle bundles
+  countersign verify answer.json --release OWNER/REPO --gateway https://gateway.example
   countersign expand answer.json --bundle bundle.json > whole.json
   countersign evidence evidence.json --nonce "$nonce"
   countersign collateral answer.json --into kept
@@ -144,6 +145,25 @@ def _url(value: str) -> str:
     if re.match(r"https?://.", value) is None:
         raise _Refused(f"{value}: not an http(s) URL")
     return value
+
+
+class Release(NamedTuple):
+    """The release that is named."""
+
+    repository: str | None
+    """None: it is the project's own."""
+    tag: str | None
+
+
+_RELEASE = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100})?(?:@([A-Za-z0-9][A-Za-z0-9._+-]{0,99}))?")
+"""As GitHub allows them: each part may be left out."""
+
+
+def _release(value: str) -> Release:
+    match = _RELEASE.fullmatch(value)
+    if match is None:
+        raise _Refused(f"{value}: not OWNER/REPO, OWNER/REPO@TAG or @TAG")
+    return Release(match.group(1), match.group(2))
 
 
 def _one_of(among: Sequence[str]) -> Callable[[str], str]:
@@ -269,6 +289,20 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "metavar": "FILE|ROOT",
         "help": "the weights that the launch file must name: weights.json or their verity root. An answer must then be of level measured, for which --reference names the software",
     },
+    "release": {
+        "metavar": "[OWNER/REPO][@TAG]",
+        "type": _release,
+        "help": "take the list of --reference from this signed release: an answer must then be of level measured. Without @TAG any that a fresh status does not withdraw",
+    },
+    "trusted-root": {
+        "metavar": "FILE",
+        "help": "of --release: a Sigstore trusted root in place of the public one",
+    },
+    "gateway": {
+        "metavar": "URL",
+        "type": _url,
+        "help": "of --release: ask this service for the release and its status, and not GitHub",
+    },
     "into": {
         "metavar": "DIR",
         "type": Path,
@@ -284,6 +318,7 @@ _SOURCES = ("offline", "collateral", "rim-dir", "ocsp")
 _NVIDIA = ("rim-url", "ocsp-url", "at", "without-reference-values", "without-revocation")
 _GPU = ("allow-simulated", *_SOURCES, *_NVIDIA)
 _PROCESSOR = ("product", "tcb", "chip", "demand", "reference")
+_RELEASE_OPTIONS = ("release", "trusted-root", "gateway")
 _OUTPUT = ("verbose", "json", "quiet")
 
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -291,7 +326,7 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "check an answer: a saved answer or stream, or its attestation; or all of a folder or of a file of lines (.jsonl)",
         (
             *("request", "endpoint", "response", "event", *_GPU, "bundle", "session", "challenge", "device"),
-            *("require-level", "max-age", "max-batch", *_PROCESSOR, "weights", *_OUTPUT),
+            *("require-level", "max-age", "max-batch", *_PROCESSOR, "weights", *_RELEASE_OPTIONS, *_OUTPUT),
         ),
     ),
     "evidence": (
@@ -304,11 +339,11 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "session": (
         "check a session by itself: what GET /v1/attestation/session returned",
-        (*_GPU, "challenge", "device", "require-level", *_PROCESSOR, "weights", *_OUTPUT),
+        (*_GPU, "challenge", "device", "require-level", *_PROCESSOR, "weights", *_RELEASE_OPTIONS, *_OUTPUT),
     ),
     "collateral": (
         "fetch and keep what the check of FILE needs, for use with --offline --collateral DIR",
-        ("into", "bundle", "allow-simulated", *_NVIDIA, "verbose", "json"),
+        ("into", "bundle", "allow-simulated", *_NVIDIA, *_RELEASE_OPTIONS, "verbose", "json"),
     ),
     "expand": (
         "print FILE with its compact attestation made whole, so that it stands for itself; its signatures are not verified",
@@ -329,7 +364,23 @@ def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
         _refuse_no_command(first, argv[1] if len(argv) > 1 else "-")
         argv = ["verify", *argv]
     _refuse_options_of_others(argv)
-    return _parser().parse_args(argv)
+    args = _parser().parse_args(_with_values(argv))
+    args.released = None
+    for name in ("trusted-root", "gateway"):
+        if getattr(args, name.replace("-", "_")) is not None and args.release is None:
+            raise UsageError(f"--{name} is for the release that --release names")
+    if args.release is not None and args.reference is not None:
+        raise UsageError("--release and --reference: one list at a time")
+    return args
+
+
+def _with_values(argv: Sequence[str]) -> list[str]:
+    """The one option whose value may be left out: at the end, or before another option."""
+    following = [*argv[1:], "-"]
+    return [
+        "--release=" if one == "--release" and after.startswith("-") else one
+        for one, after in zip(argv, following, strict=True)
+    ]
 
 
 _MAX_WRONG: Final = 2

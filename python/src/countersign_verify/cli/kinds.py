@@ -37,7 +37,7 @@ _ANSWERS: Final[dict[FileKind, _Row]] = {
 }
 _KINDS: Final[dict[FileKind, _Row]] = {
     **_ANSWERS,
-    "evidence": _Row("evidence of devices", "evidence"),
+    "evidence": _Row("evidence of devices", "evidence", ("release",)),
     "cpu": _Row("a processor's evidence", "cpu"),
     "session": _Row("a session", "session"),
 }
@@ -45,7 +45,7 @@ _AMD: Final = _Row("AMD's evidence", "cpu", ("tcb",))
 _INTEL: Final = _Row("Intel's evidence", "cpu", ("product",))
 _ALSO: Final = {"collateral": ("verify", "evidence", "session"), "expand": ("verify",)}
 """What a command takes that checks more than one kind."""
-_OF_PROCESSORS: Final = ("session", "challenge", "product", "tcb", "chip", "demand", "reference", "weights")
+_OF_PROCESSORS: Final = ("session", "challenge", "product", "tcb", "chip", "demand", "reference", "weights", "release")
 """The options that only a processor's evidence can meet: what they name must be found."""
 
 
@@ -94,7 +94,7 @@ def least_level(args: argparse.Namespace) -> Level:
         return args.require_level  # type: ignore[no-any-return]
     if args.command in ("evidence", "session") or args.allow_simulated is not None:
         return "none"
-    if args.reference is not None or args.weights is not None:
+    if any(one is not None for one in (args.reference, args.weights, args.release)):
         return "measured"
     return "gpu+cpu" if args.product or args.tcb or args.chip or args.demand else "gpu"
 

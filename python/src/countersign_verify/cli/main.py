@@ -29,7 +29,7 @@ from .kinds import (
     refuse_other_processor,
 )
 from .many import verify_files
-from .options import appraise, cpu_policy, options_of, read_references, read_root, services_of, status_of
+from .options import appraise, cpu_policy, options_of, read_references, read_root, services_of, status_of, told
 from .report import Printing, Verdict, cpu_report_text, plain, report_text, verdict_of
 from .stranger import Stranger, stranger_in
 from .words import Circumstances, next_step
@@ -60,6 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     args = read_arguments(argv)
     _check_clock(args.at)
+    if args.release is not None:
+        # Only here is its code loaded.
+        from .release import release_options
+
+        args.released = release_options(args, told(args))
     if args.command == "verify" and is_many(args.file):
         return verify_files(args)
     data = read_bytes(args.file)
@@ -101,7 +106,12 @@ def _collateral(args: argparse.Namespace, kind: FileKind, text: str, data: bytes
     options = options_of(args, fetching_into(args.into, services_of(args), kept.append))
     if not is_answer(kind):
         options["policy"] = Policy()
-    status = _concluded(args, kind, appraise(args, kind, text, data, options), text)
+    report = appraise(args, kind, text, data, options)
+    if args.released is not None and args.released.bundle is not None:
+        from .release import keep_release
+
+        kept.append(keep_release(args.released, args.into))
+    status = _concluded(args, kind, report, text)
     print(f"{len(kept)} files in {plain(str(args.into))}", file=sys.stderr)
     return status
 

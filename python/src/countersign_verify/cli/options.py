@@ -72,12 +72,13 @@ def options_of(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
             reference=read_references(args.reference),
             weights=_weights_of(args.weights),
         ),
+        "release": args.released,
         "expected": Expected(challenge=args.challenge, nonce=args.nonce),
         "limits": INPUT_LIMITS,
         "bundles": bundles_in(args.bundle),
         "without": Without(reference_values=args.without_reference_values, revocation=args.without_revocation),
         # NVIDIA's keys for its remote service's tokens come over the network too.
-        "fetch_nras_keys": None if args.offline else partial(fetch_nras_keys, on_fetch=_told(args)),
+        "fetch_nras_keys": None if args.offline else partial(fetch_nras_keys, on_fetch=told(args)),
     }
 
 
@@ -93,10 +94,10 @@ def session_of(args: argparse.Namespace, options: dict[str, Any]) -> VerifiedSes
 
 
 def services_of(args: argparse.Namespace) -> Services:
-    return Services(online=not args.offline, rim_url=args.rim_url, ocsp_url=args.ocsp_url, on_fetch=_told(args))
+    return Services(online=not args.offline, rim_url=args.rim_url, ocsp_url=args.ocsp_url, on_fetch=told(args))
 
 
-def _told(args: argparse.Namespace) -> Callable[[str], None]:
+def told(args: argparse.Namespace) -> Callable[[str], None]:
     """Who is told what is fetched."""
     return _silent if args.quiet else _fetching
 

@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from ..common.checks import UNAVAILABLE, Check
+from ..common.release_options import ReleaseClaims
 from ..cpu.cpu_options import CpuClaims, CpuSoftware
 from ..policy.options import Claims, VerificationReport
+from ..policy.release_words import release_sentence
 from ..policy.verdict import age_in_words
 from .kinds import FileKind, is_answer
 from .stranger import Stranger
@@ -146,17 +148,42 @@ def _facts(report: VerificationReport, kind: FileKind, at: datetime) -> _Facts:
     claims = report.claims
     if not claims.devices and claims.cpu is None and claims.token is None:
         return []
+    shown = _release_shown(claims)
     facts = [
         ("signed by", _signers(claims)),
         ("signed", _signed(claims, kind, report.checks)),
-        ("software", _known_software(claims.cpu)),
+        ("software", shown or _known_software(claims.cpu)),
         *_weights(claims.cpu),
     ]
+    if claims.release is not None:
+        facts.append(("status", _status(claims.release)))
     if claims.time is not None:
         facts.append(("time", f"{claims.time}, {age_in_words(claims.time, at)} (by the gateway's clock)"))
     if report.valid:
-        facts.append(("level", _LEVEL_WORDS[report.level]))
+        by_release = shown is not None and report.level == "measured"
+        facts.append(("level", f"measured: {shown}" if by_release else _LEVEL_WORDS[report.level]))
     return facts
+
+
+def _release_shown(claims: Claims) -> str | None:
+    """The release whose list the guest is on, in words; None where there is none."""
+    software, release = None if claims.cpu is None else claims.cpu.software, claims.release
+    if software is None or release is None or software.release != release.statement_sha256:
+        return None
+    return release_sentence(release, software.launch)
+
+
+def _status(release: ReleaseClaims) -> str:
+    """What is known of its standing."""
+    status = release.status
+    if status is None:
+        return "not to be relied on"
+    if status.state == "absent":
+        return "absent: nobody shows whether the release was withdrawn"
+    is_current = status.current == release.tag
+    now = "the current release" if is_current else f"not the current release, which is {status.current}"
+    withdrawn = "" if status.withdrawn_later is None else f"; WITHDRAWN later: {status.withdrawn_later}"
+    return f"{status.state}, of {status.time}: {now}{withdrawn}"
 
 
 def _signers(claims: Claims) -> str:
@@ -247,6 +274,9 @@ def _claims(claims: Claims, at: datetime) -> list[str]:
         if claims.cpu.software is not None:
             out.append(f"            software {_software(claims.cpu.software)}")
         out += [f"            {name} {words}" for name, words in _weights(claims.cpu)]
+        if claims.release is not None:
+            named = f"{claims.release.tag} of {claims.release.repository}"
+            out.append(f"  release   {named}, status {_status(claims.release)}")
     return ["claims: none"] if len(out) == 1 else out
 
 
