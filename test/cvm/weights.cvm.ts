@@ -181,7 +181,7 @@ describe.skipIf(bin === null)('the weights of a guest', () => {
     mkdirSync(join(files, 'etc/systemd/system/sysinit.target.wants'), { recursive: true });
     const unit = [
       ...['[Unit]', 'DefaultDependencies=no', 'Before=sysinit.target', '[Service]', 'Type=oneshot'],
-      'ExecStart=/bin/sh -c "mount | grep /run/weights >/dev/console; cd /run/weights && sha256sum */model.safetensors >/dev/console 2>&1; touch */x 2>/dev/console"',
+      'ExecStart=/bin/sh -c "mount | grep /run/weights >/dev/console; cd /run/weights && sha256sum */model.safetensors >/dev/console 2>&1; touch */config.json 2>/dev/console"',
     ];
     writeFileSync(join(files, 'etc/systemd/system/read-weights.service'), unit.join('\n'));
     symlinkSync('../read-weights.service', join(files, 'etc/systemd/system/sysinit.target.wants/read-weights.service'));
