@@ -101,8 +101,9 @@ describe.skipIf(bin === null)('countersign weights', () => {
     const page = readFileSync(new URL('../../docs/weights.md', import.meta.url), 'utf8');
     const [, commands = ''] = /```sh\n(name=[\s\S]*?)```/.exec(page) ?? [];
     const script = commands.replace(/^name=.*$/m, `name=${NAME} DIR=${at('model')}`);
+    mkdirSync(at('by-hand'));
     const made = spawnSync('bash', ['-euo', 'pipefail', '-c', script], {
-      cwd: folder.path,
+      cwd: at('by-hand'),
       env: { ...process.env, PATH },
       encoding: 'utf8',
     });
