@@ -1,6 +1,7 @@
 // `countersign weights`: makes a folder of weights the volume that a launch file names by its root hash, or makes it again and compares.
 import { existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { WEIGHTS_NAME } from '../../proto/attestation/launch.ts';
 import { type Arguments, fileIn, type OwnCommand } from '../../verify/cli/args.ts';
 import { readText, UsageError } from '../../verify/cli/input.ts';
 import type { FileDigest } from './tar.ts';
@@ -22,7 +23,6 @@ export const WEIGHTS: OwnCommand = {
   run: weights,
 };
 
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}@[A-Za-z0-9._-]{1,64}$/;
 const INFO = 'weights.json';
 type Env = Parameters<OwnCommand['run']>[1];
 
@@ -45,7 +45,7 @@ async function weights(args: Arguments, env: Env): Promise<number> {
       throw new UsageError('--check takes the name from FILE, and keeps nothing');
     return compare(folder, readInfo(check), dirname(resolve(check)), env);
   }
-  if (name === undefined || !NAME.test(name)) throw new UsageError('weights needs --name ORG/MODEL@REVISION');
+  if (name === undefined || !WEIGHTS_NAME.test(name)) throw new UsageError('weights needs --name ORG/MODEL@REVISION');
   if (out === undefined) throw new UsageError('weights needs -o OUT');
   if (existsSync(out)) throw new UsageError(`${out}: is there already`);
   const { verity_root } = await inside(dirname(resolve(out)), async (work) => {
@@ -104,7 +104,7 @@ function readInfo(file: string): Info {
   const { version, name, verity_root, files, tools } = (info ?? {}) as Partial<Info>;
   const isInfo =
     version === 1 &&
-    NAME.test(name ?? '') &&
+    WEIGHTS_NAME.test(name ?? '') &&
     /^[0-9a-f]{64}$/.test(verity_root ?? '') &&
     typeof tools === 'object' &&
     Array.isArray(files) &&

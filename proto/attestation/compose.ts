@@ -2,7 +2,7 @@
 // named images with their own programs, gives the backend no way out, and has it load weights from mounts of /run/weights only.
 import { isObject, JsonTextError, parseStrict } from '../json.ts';
 
-export interface Composed {
+interface Composed {
   /** By service, each `name@sha256:<64 hex>`; in the order of their names. */
   readonly images: Readonly<Record<string, string>>;
   /** Verity roots of the weights that the backend's container sees. */

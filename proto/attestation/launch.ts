@@ -37,7 +37,7 @@ export interface Launch {
 }
 
 export const MAX_LAUNCH_CHARACTERS = 256 * 1024;
-export const MAX_WEIGHTS = 16;
+const MAX_WEIGHTS = 16;
 export const WEIGHTS_NAME = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}@[A-Za-z0-9._-]{1,64}$/;
 const VERSION_1_SERVICES = ['gateway', 'sidecar', 'backend'] as const;
 const MAX_SERVICES = 32;

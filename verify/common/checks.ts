@@ -42,7 +42,7 @@ export const CPU_CHECKS = [
   'cpu_weights',
 ] as const;
 /** The checks of a release, where the caller names one. They run before those of a processor's evidence, which is compared with its list. */
-export const RELEASE_CHECKS = ['release', 'release_status'] as const;
+const RELEASE_CHECKS = ['release', 'release_status'] as const;
 /** The check of a compact attestation's bundle runs after `form`. */
 export type CheckName =
   | (typeof CHECKS)[number]

@@ -41,7 +41,7 @@ export interface ReleaseBundle extends SignedMaterial {
 }
 
 /** A statement has at most 256 KiB; the bundle is that in base64, certificate and proofs. */
-export const MAX_BUNDLE_CHARACTERS = 512 * 1024;
+const MAX_BUNDLE_CHARACTERS = 512 * 1024;
 const MAX_PROOF_HASHES = 64;
 const MAX_TIMESTAMPS = 4;
 const MEDIA_TYPES = [
@@ -50,7 +50,7 @@ const MEDIA_TYPES = [
 ];
 const PAYLOAD_TYPE = 'application/vnd.in-toto+json';
 export const DSSE_ENTRY = 'dsse/0.0.1';
-export const HASHED_ENTRY = 'hashedrekord/0.0.2';
+const HASHED_ENTRY = 'hashedrekord/0.0.2';
 
 /** @throws {CheckFailure} release_too_large, release_malformed, release_unsupported */
 export function readBundle(given: string): ReleaseBundle {

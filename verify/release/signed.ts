@@ -11,7 +11,7 @@ import type { TrustedRoot } from './trusted-root.ts';
 /** The tolerance between the log's clock and ours. */
 const SKEW_MS = 5 * 60 * 1000;
 
-export interface Signed {
+interface Signed {
   readonly leaf: ReturnType<typeof readLeaf>;
   /** When it was logged: the earliest time that was shown. */
   readonly logged: Date;

@@ -17,7 +17,7 @@ interface SignedStatus {
 const FRESH_MS = 14 * 24 * 60 * 60 * 1000;
 const MAX_WITHDRAWN = 1024;
 
-export const ABSENT: ReleaseStatus = { state: 'absent', time: null, current: null, withdrawn_later: null };
+const ABSENT: ReleaseStatus = { state: 'absent', time: null, current: null, withdrawn_later: null };
 
 /** @throws {CheckFailure} */
 export async function readStatus(
