@@ -6,6 +6,7 @@ import { createProof } from '../proof/proof.ts';
 import { attestationIn, MAX_INPUT_BYTES, mayBeProof, readStored, textOf } from '../proof/subject.ts';
 import type { Settings } from '../proof/verifier.ts';
 import { EMPTY, FOLDER, foreign, type Refusal, TOO_LARGE, UNREADABLE } from './foreign.ts';
+import { createReleaseField, RELEASE } from './release.ts';
 import { signedConversation } from './signed.ts';
 
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -38,6 +39,7 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
   const paste = byId<HTMLTextAreaElement>('paste');
   const problem = byId('drop-problem');
   const checked = byId('checked');
+  const releaseField = createReleaseField();
   let newest = 0;
 
   /** Clears what was shown of the one before. @returns whether this is still the newest. */
@@ -51,8 +53,11 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
   }
   async function check(bytes: Bytes, name: string, label: string, sent: Read | null): Promise<void> {
     const isNewest = begin();
-    const subject = await wholeOf(readStored(bytes, name, sent === null ? null : textOf(sent.bytes)));
+    const read = readStored(bytes, name, sent === null ? null : textOf(sent.bytes));
+    const [subject, release] = await Promise.all([wholeOf(read), releaseField.read()]);
     if (!isNewest()) return;
+    if (release !== null && 'is' in release) return refuse(release.name, release);
+    const all = () => ({ ...settings(), release });
     const heading = sent === null ? label : `${label}, with ${sent.name}`;
     const attestation = attestationIn(subject);
     const signed = attestation === null ? null : signedConversation(attestation.raw);
@@ -60,7 +65,7 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     const show = () => checked.replaceChildren(el('h2', {}, heading), proof.element, signed?.element ?? '');
     // What may be no proof is looked at first: then only what it is instead is shown.
     if (attestation !== null || subject.kind !== 'attestation') show();
-    const known = await proof.run(settings());
+    const known = await proof.run(all());
     if (!isNewest()) return;
     if (proof.element.dataset.verdict === 'foreign') {
       checked.replaceChildren();
@@ -69,7 +74,7 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     show();
     if (!known) {
       await refresh();
-      await proof.run(settings());
+      await proof.run(all());
     }
     if (isNewest()) proof.element.querySelector<HTMLElement>('.verdict-title')?.focus({ preventScroll: true });
   }
@@ -81,10 +86,15 @@ export function createCheck(settings: () => Settings, refresh: () => Promise<voi
     const refused = read.find((one) => 'is' in one);
     if (refused !== undefined && 'is' in refused) return refuse(refused.name, refused);
     const contents: Read[] = [];
-    for (const one of read) if ('bytes' in one && !(await keepBundle(one.bytes))) contents.push(one);
+    let kept = BUNDLE;
+    for (const one of read) {
+      if (!('bytes' in one) || (await keepBundle(one.bytes))) continue;
+      if (await releaseField.keep(one.bytes)) kept = RELEASE;
+      else contents.push(one);
+    }
     if (!isNewest()) return;
     const [proof] = [...contents.filter(({ bytes }) => mayBeProof(bytes)), ...contents];
-    if (proof === undefined) return refuse(read[0]?.name ?? 'This', BUNDLE);
+    if (proof === undefined) return refuse(read[0]?.name ?? 'This', kept);
     const others = contents.filter((one) => one !== proof);
     if (others.length > 1) return refuse('This', SEVERAL);
     await check(proof.bytes, proof.name.replace(/\.\w+$/, ''), proof.name, others[0] ?? null);

@@ -1,5 +1,6 @@
 // What to take along: the files, and the command that checks them without this page.
 
+import type { ReleaseOptions } from '../../verify/common/release-options.ts';
 import { PUBLISHED } from '../../verify/common/version.ts';
 import type { Attestation } from '../../verify/index.ts';
 import { copyButton } from '../base/copy.ts';
@@ -10,7 +11,12 @@ import type { Subject } from './subject.ts';
 /** A visitor's own verifier, which is not this gateway's: in a copy of the repository until the package is published. */
 export const OWN_VERIFIER = PUBLISHED ? 'npx @countersign/verify' : 'npm run -s verify --';
 
-export function keepView(subject: Subject, attestation: Attestation | null, simulated: boolean): HTMLElement {
+export function keepView(
+  subject: Subject,
+  attestation: Attestation | null,
+  simulated: boolean,
+  release: ReleaseOptions | null,
+): HTMLElement {
   const { kind, name, transcript, request, text } = subject;
   const stream = `${name}.sse`;
   const alone = `${name}.json`;
@@ -34,9 +40,16 @@ export function keepView(subject: Subject, attestation: Attestation | null, simu
       'p',
       { class: 'meaning' },
       'To check it without this page: ',
-      el('code', {}, `${OWN_VERIFIER} ${command}${file}${sent}${root}`),
+      el('code', {}, `${OWN_VERIFIER} ${command}${file}${sent}${root}${releaseWords(release)}`),
     ),
   );
+}
+
+function releaseWords(release: ReleaseOptions | null): string {
+  if (release === null) return '';
+  const { repository, tag, trustedRoot } = release;
+  const root = trustedRoot === undefined ? '' : ' --trusted-root FILE';
+  return ` --release ${repository}${tag === undefined ? '' : `@${tag}`} --gateway ${location.origin}${root}`;
 }
 
 /** The same request, for a shell. */

@@ -103,9 +103,8 @@ export function createProof(original: Subject, bubbles: Bubbles | null, { open }
             ?.append(checkList(report.checks, report.claims.simulated ? 'simulated GPU' : 'device'), factsView(report));
           if (attestation !== null) addTampering(attestation);
         }
-        behind.append(
-          keepView(original, attestation, (report?.claims.simulated ?? false) || settings.simulatedRoots !== ''),
-        );
+        const simulated = (report?.claims.simulated ?? false) || settings.simulatedRoots !== '';
+        behind.append(keepView(original, attestation, simulated, settings.release ?? null));
         element.dataset.complete = 'yes';
       }
       return report?.checks.every(({ code }) => code !== 'simulated_root_refused' && code !== 'untrusted_root') ?? true;

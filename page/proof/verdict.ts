@@ -1,5 +1,7 @@
 // The verdict for people: one badge and one sentence, four claims, and the step of the ladder that was reached.
 
+import type { ReleaseClaims } from '../../verify/common/release-options.ts';
+import { releaseSentence } from '../../verify/cpu/words.ts';
 import { type Check, type CheckName, isUnavailable, type Level, type VerificationReport } from '../../verify/index.ts';
 import { ageInWords } from '../../verify/policy/verdict.ts';
 import type { Subject } from './subject.ts';
@@ -95,6 +97,9 @@ const LEFT_OUT: readonly CheckName[] = ['revocation', 'reference_values'];
 function uncheckedText(check: Check): string {
   if (check.code === 'simulated_root_refused') return 'A simulator signed it that this service does not know.';
   if (check.code === 'untrusted_root') return 'This page does not know the root that its signatures lead to.';
+  if (check.name === 'release') return 'This service shows no release now. Drop the release.json that you have of it.';
+  if (check.name === 'release_status')
+    return 'Nothing shows whether the release was withdrawn. Name its tag as well: OWNER/REPO@TAG.';
   const what = check.name === 'reference_values' ? 'NVIDIA’s reference values' : 'what its makers say of it';
   return `The page could not get ${what} just now. Try again later.`;
 }
@@ -133,6 +138,8 @@ const OF_THE_TEXT: readonly CheckName[] = [
 ];
 const OF_THE_SOFTWARE: readonly CheckName[] = [
   ...(['reference_values', 'cpu_mode', 'cpu_tcb', 'cpu_measurement', 'cpu_software', 'cpu_weights'] as const),
+  // The only rule of this page is that the guest is one of the release.
+  ...(['release', 'release_status', 'policy'] as const),
 ];
 
 /** The claim that a failed check makes; null where none of these failed. */
@@ -180,16 +187,19 @@ function whichSoftware(view: View): Claim {
   const { report } = view;
   const found = failed(view, title, OF_THE_SOFTWARE);
   if (found !== null) return found;
-  const { cpu, simulated } = report.claims;
-  const images = Object.keys(cpu?.software?.images ?? {});
+  const { cpu, simulated, release = null } = report.claims;
+  const named = release === null || cpu?.software == null ? null : releaseText(release, cpu.software.launch);
   if (report.level === 'measured') {
-    const { uncompared = null, weights = null, model = null } = cpu?.software ?? {};
-    const names = images.length === 0 ? '' : ` ${weights === null ? 'Its writer' : 'It'} names ${images.join(', ')}.`;
+    const { uncompared = null, weights = null, model = null, images } = cpu?.software ?? {};
+    const imageNames = Object.keys(images ?? {}).join(', ');
+    const names = imageNames === '' ? '' : ` ${weights === null ? 'Its writer' : 'It'} names ${imageNames}.`;
     const loads = model === null ? '' : ` Its engine loads the weights ${model.name}.`;
-    if (uncompared !== null)
-      return { title, state: 'open', text: `On a list of yours, as far as it compares.${names}${loads}` };
-    return { title, state: 'proven', text: `A guest and a launch file on a list of yours.${names}${loads}` };
+    const text = `${named ?? 'A guest and a launch file on a list of yours.'}${names}${loads}`;
+    if (uncompared !== null) return { title, state: 'open', text: `${text} Left open: ${uncompared}.` };
+    return { title, state: 'proven', text };
   }
+  if (simulated && named !== null)
+    return { title, state: 'open', text: `A simulator, which measures nothing, says: ${named}` };
   if (simulated) return { title, state: 'open', text: 'Not known: a simulator measures nothing.' };
   if (cpu !== null) return { title, state: 'open', text: 'Not known: what the guest runs was not compared.' };
   const firmware = report.checks.some(({ name, status }) => name === 'reference_values' && status === 'pass');
@@ -198,6 +208,11 @@ function whichSoftware(view: View): Claim {
     state: 'open',
     text: `${firmware ? "The GPU's firmware is NVIDIA's. " : ''}What runs beside the GPU is not known.`,
   };
+}
+
+function releaseText(release: ReleaseClaims, launch: string): string {
+  const shown = release.status?.state === 'fresh' ? '' : ' Nothing recent shows that it was not withdrawn.';
+  return `${releaseSentence(release, launch)}.${shown}`;
 }
 
 function whenSigned({ report }: View, now: Date): Claim {
@@ -222,7 +237,7 @@ export const STEPS = ['Simulated', 'GPU', 'GPU + CPU', 'Measured'] as const;
 const NEXT = [
   'Next: a GPU signs, and not a simulator.',
   'Next: a confidential guest’s key signs as well.',
-  'Next: what started that guest is on a list of yours.',
+  'Next: what started that guest is on the list of a release that you name.',
   'This is the highest step.',
 ] as const;
 

@@ -1,4 +1,5 @@
 // Runs the verifier in this browser: `verify/`, with WebCrypto, on what the page holds.
+import type { ReleaseOptions } from '../../verify/common/release-options.ts';
 import {
   appraiseAttestation,
   appraiseEvidence,
@@ -19,6 +20,8 @@ export interface Settings {
   readonly simulatedRoots: string;
   /** Whether reference values and revocation are checked. */
   readonly collateral: boolean;
+  /** The release with whose list the guest is compared. */
+  readonly release?: ReleaseOptions | null;
 }
 
 const COLLATERAL_URL = new URL('/page/collateral', location.origin).href;
@@ -50,12 +53,14 @@ export async function verify(
   return appraise(subject, optionsFor(subject, settings));
 }
 
-function optionsFor(subject: Subject, { service, simulatedRoots, collateral: asked }: Settings): VerifyOptions {
+function optionsFor(subject: Subject, settings: Settings): VerifyOptions {
+  const { service, simulatedRoots, collateral: asked, release } = settings;
   return {
     collateral,
     bundles,
     without: { referenceValues: !asked, revocation: !asked },
     simulatedRoot: simulatedRoots === '' ? undefined : simulatedRoots,
+    release: release ?? undefined,
     countersignKeys: service?.token_keys ?? undefined,
     // An answer that this page asked for and that was no stream is the whole of it.
     expected: {
@@ -70,6 +75,10 @@ async function appraise(subject: Subject, options: VerifyOptions): Promise<Verif
   const { kind, text, transcript } = subject;
   // Of a stream the text is the event that carries the attestation, and the stream is compared whole.
   const input = transcript === null ? text : ((text === '' ? null : attestationIn(text)) ?? transcript);
+  if (options.release !== undefined && (kind === 'evidence' || kind === 'cpu'))
+    throw new Error(
+      'evidence by itself shows no guest to compare with a release. Empty the field “Release” for the rest',
+    );
   if (kind === 'evidence') return appraiseEvidence(input, options);
   if (kind === 'attestation') return appraiseAttestation(input, options);
   // These come with the first file of their kind.

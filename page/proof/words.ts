@@ -182,7 +182,8 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   cpu_measurement: {
     title: 'The guest is a known one',
-    meaning: 'What the guest was started with has values that the caller knows. This page knows none.',
+    meaning:
+      'What the guest was started with has values that the caller knows: here those of the release that you name.',
     failure: 'The guest was started with something else than expected.',
   },
   cpu_software: {
@@ -197,8 +198,9 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   policy: {
     title: "The caller's own rules",
-    meaning: 'How old a proof may be, and which checks must pass. This page asks for no more than the checks above.',
-    failure: "The proof does not meet the caller's own rules.",
+    meaning:
+      'How old a proof may be, and which checks must pass. This page asks for no more than the other checks, and for a guest of the release where you name one.',
+    failure: 'It does not come from a guest of the release that you named.',
   },
 };
 
@@ -210,6 +212,7 @@ export const GROUPS: readonly (readonly [title: string, names: readonly CheckNam
     'What stands behind it',
     ['revocation', 'reference_values', 'token_report_match', 'device_mode', 'topology', 'policy'],
   ],
+  ['The release', ['release', 'release_status']],
   ['The processor that asked', CPU_CHECKS],
 ];
 

@@ -1,28 +1,24 @@
 // `--release`: from OWNER/REPO@TAG to the texts of a bundle and a status, from a gateway, a folder or the release's assets on GitHub.
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isObject, JsonTextError, parseStrict } from '../../proto/json.ts';
 import { EncodingError, fromUtf8 } from '../common/bytes.ts';
 import { BodyTooLarge, readLimited } from '../common/limited.ts';
 import type { ReleaseOptions } from '../common/release-options.ts';
+import { MAX_RELEASE_BYTES, RELEASE_PATH, type ReleaseTexts, readReleaseDocument } from '../release/document.ts';
 import { PROJECT } from '../release/project.ts';
 import { readTrustedRoot } from '../release/trusted-root.ts';
 import type { Arguments } from './args.ts';
 import { readText, UsageError, unusable } from './input.ts';
 
-/** In a folder of `countersign collateral`, and beside a gateway's keys: {"bundle":…,"status":…}. */
+/** In a folder of `countersign collateral`, and beside a gateway's keys. */
 const FILE = 'release.json';
-const PATH = '/.well-known/countersign/release';
 const BUNDLE_ASSET = 'release.sigstore.json';
 const STATUS_ASSET = 'release-status.sigstore.json';
 /** The release on GitHub that has nothing but the newest status. */
 const STATUS_TAG = 'release-status';
-/** Two bundles of the largest size. */
-const MAX_BYTES = 1024 * 1024 + 4096;
 const TIMEOUT_MS = 30_000;
 
-type Texts = Pick<ReleaseOptions, 'bundle'> & { readonly status: string | null };
-const NONE: Texts = { bundle: null, status: null };
+const NONE: ReleaseTexts = { bundle: null, status: null };
 
 /** The option `release` of the verifier. @throws {UsageError} */
 export async function releaseOptions(args: Arguments, notify: (url: string) => void): Promise<ReleaseOptions | null> {
@@ -50,7 +46,7 @@ export function keepRelease({ bundle, status = null }: ReleaseOptions, dir: stri
 async function texts(args: Arguments, repository: string, tag: string | null, notify: (url: string) => void) {
   const { gateway, offline, collateral } = args;
   if (gateway !== null && !offline) {
-    const served = await fetched(gateway.replace(/(\/v1)?\/*$/, '') + PATH, notify);
+    const served = await fetched(gateway.replace(/(\/v1)?\/*$/, '') + RELEASE_PATH, notify);
     if (served !== null) return partsOf(served, gateway);
   }
   const file = collateral === null ? null : join(collateral, FILE);
@@ -69,7 +65,7 @@ async function fetched(url: string, notify: (url: string) => void): Promise<stri
   notify(url);
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(TIMEOUT_MS) });
-    if (response.ok) return fromUtf8(await readLimited(response, MAX_BYTES));
+    if (response.ok) return fromUtf8(await readLimited(response, MAX_RELEASE_BYTES));
     await response.body?.cancel();
     return null;
   } catch (error) {
@@ -80,17 +76,13 @@ async function fetched(url: string, notify: (url: string) => void): Promise<stri
 }
 
 /** @throws {UsageError} */
-function partsOf(text: string, from: string): Texts {
-  let value: unknown;
+function partsOf(text: string, from: string): ReleaseTexts {
   try {
-    value = parseStrict(text);
+    return readReleaseDocument(text);
   } catch (error) {
-    if (!(error instanceof JsonTextError || error instanceof SyntaxError)) throw error;
-    throw new UsageError(`${from}: the release there is not JSON, or names a member twice`);
+    if (!(error instanceof TypeError)) throw error;
+    throw new UsageError(`${from}: ${error.message}`);
   }
-  if (!isObject(value) || !isObject(value.bundle)) throw new UsageError(`${from}: there is no release's bundle in it`);
-  const { bundle, status = null } = value;
-  return { bundle: JSON.stringify(bundle), status: status === null ? null : JSON.stringify(status) };
 }
 
 /** @throws {UsageError} */
