@@ -78,7 +78,7 @@ interface View {
 
 function sentenceOf({ report, verdict, subject }: View): string {
   const wrong = report.checks.find(isWrong);
-  if (wrong !== undefined) return `${WORDS[wrong.name].failure} Do not rely on it.`;
+  if (wrong !== undefined) return `${failureOf(wrong)} Do not rely on it.`;
   const unchecked = report.checks.find(isUnchecked);
   if (unchecked !== undefined)
     return `What could be checked is right. ${uncheckedText(unchecked)}${subject.asked ? '' : elsewhere(unchecked)}`;
@@ -90,6 +90,9 @@ function sentenceOf({ report, verdict, subject }: View): string {
   const who = report.level === 'none' ? 'The signatures fit' : `A genuine ${makersOf(report)} signed ${what}`;
   return `${who}.${titles === '' ? '' : ` Left out, as you asked: ${titles}.`}`;
 }
+
+const failureOf = ({ name, code }: Check): string =>
+  code === 'release_withdrawn' ? 'The release was withdrawn.' : WORDS[name].failure;
 
 /** What the visitor can choose not to have checked. */
 const LEFT_OUT: readonly CheckName[] = ['revocation', 'reference_values'];
@@ -146,7 +149,7 @@ const OF_THE_SOFTWARE: readonly CheckName[] = [
 function failed({ report }: View, title: string, names: readonly CheckName[]): Claim | null {
   const its = report.checks.filter(({ name }) => names.includes(name));
   const wrong = its.find(isWrong);
-  if (wrong !== undefined) return { title, state: 'wrong', text: WORDS[wrong.name].failure };
+  if (wrong !== undefined) return { title, state: 'wrong', text: failureOf(wrong) };
   const unchecked = its.find(isUnchecked);
   return unchecked === undefined ? null : { title, state: 'unchecked', text: uncheckedText(unchecked) };
 }

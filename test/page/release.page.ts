@@ -96,7 +96,7 @@ describe.skipIf(missing !== '')(`a release${missing}`, () => {
     const { page, complaints, close } = await visit();
     await good(page);
     const wrong: readonly (readonly [does: () => unknown, kind: string, says: string, check: string])[] = [
-      [() => serve(withdrawn), 'invalid', 'The release was withdrawn', 'release_status'],
+      [() => serve(withdrawn), 'invalid', 'The release was withdrawn.', 'release_status'],
       [() => page.fill('#release', 'acme/other'), 'invalid', 'does not verify', 'release'],
       [() => page.fill('#release', `${repository}@v0.2.0`), 'invalid', 'does not verify', 'release'],
       [() => page.setInputFiles('#trusted-root', []), 'invalid', 'does not verify', 'release'],

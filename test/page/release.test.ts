@@ -55,7 +55,8 @@ it('says which release it is, what its list leaves open, and what nobody shows o
 const withdrawn = statusOf({ withdrawn: [{ ...withdrawal(), tag: 'v0.3.0' }] });
 test.each([
   ['another repository', { repository: 'acme/other' }, 'invalid', 'wrong', 'does not verify'],
-  ['a withdrawn release', { status: withdrawn }, 'invalid', 'wrong', 'was withdrawn'],
+  ['a withdrawn release', { status: withdrawn }, 'invalid', 'wrong', 'The release was withdrawn.'],
+  ['a status that is too old', { status: statusOf({}, 15) }, 'invalid', 'wrong', 'or nothing recent shows'],
   ['no release', { bundle: null }, 'unchecked', 'unchecked', 'shows no release now'],
   ['no status', { status: null }, 'unchecked', 'unchecked', 'Name its tag as well'],
 ] as const)('names %s, and then takes the good one', async (_, change, verdict, state, words) => {
