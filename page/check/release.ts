@@ -60,7 +60,7 @@ export function createReleaseField(): ReleaseField {
 
   async function keep(bytes: Uint8Array<ArrayBuffer>): Promise<boolean> {
     const text = textOf(bytes);
-    if (!/^\s*\{\s*"bundle"\s*:\s*\{/.test(text)) return false;
+    if (!/^\s*\{\s*"(bundle|status)"\s*:\s*(\{|null)/.test(text)) return false;
     const { releaseIn } = await import('../proof/release.ts');
     const found = releaseIn(text);
     kept = found ?? kept;

@@ -33,6 +33,7 @@ export function isTrustedRoot(text: string): boolean {
 
 /** In a release.json. @returns null: the text is none. */
 export function releaseIn(text: string): ReleaseTexts | null {
+  if (text.length > MAX_RELEASE_BYTES) return null;
   try {
     return readReleaseDocument(text);
   } catch (error) {

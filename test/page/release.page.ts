@@ -136,7 +136,10 @@ describe.skipIf(missing !== '')(`a release${missing}`, () => {
     await check(page);
     await verdict(page, 'invalid');
     expect(await claim(page).textContent()).toContain('The release was withdrawn');
-    await page.setInputFiles('#file', [file('answer.json', answer), file('release.json', documentOf())]);
+    await page.setInputFiles('#file', [
+      file('answer.json', answer),
+      file('release.json', `{"status":${statusOf()},"bundle":${bundleOf()}}`),
+    ]);
     await verdict(page, 'simulated');
     expect(requests.filter((one) => one === `GET ${PATH}`).length).toBe(before);
     await page.setInputFiles('#file', file('evidence.json', evidenceOf(answer)));

@@ -1,6 +1,6 @@
 // What the page says of the software where a release is named, and that every check of a release is in its list.
 import { expect, it, test } from 'vitest';
-import { releaseNamed } from '../../page/proof/release.ts';
+import { releaseIn, releaseNamed } from '../../page/proof/release.ts';
 import { readStored } from '../../page/proof/subject.ts';
 import { concluded } from '../../page/proof/verdict.ts';
 import { GROUPS } from '../../page/proof/words.ts';
@@ -80,6 +80,18 @@ it('reads a name as a whole', () => {
   expect(releaseNamed('acme/x@v1')).toEqual({ repository: 'acme/x', tag: 'v1' });
   for (const wrong of ['acme', '@v1', 'acme/x@', 'acme/x@v1@v2', 'https://github.com/acme/x', '../x', 'acme/x v1'])
     expect(releaseNamed(wrong), wrong).toBeNull();
+});
+
+it('reads a release.json in either order, and none that is larger than two bundles', () => {
+  const found = { bundle: '{"a":1}', status: null };
+  expect([releaseIn('{"bundle":{"a":1},"status":null}'), releaseIn('{"status":null,"bundle":{"a":1}}')]).toEqual([
+    found,
+    found,
+  ]);
+  const large = `{"bundle":{"a":1}${' '.repeat(1_100_000)}}`;
+  for (const wrong of ['{', '[]', '{"bundle":null}', '{"bundle":{},"bundle":{}}', large])
+    expect(releaseIn(wrong), wrong.slice(0, 30)).toBeNull();
+  expect(releaseIn('{"bundle":{"a":1}}')).toEqual(found);
 });
 
 it('lists the checks of a release', () => {
