@@ -24,6 +24,7 @@ export function keepView(
   const command = kind === 'attestation' ? '' : `${kind} `;
   const root = simulated ? ' --allow-simulated run/simulated-root/root.pem' : '';
   const sent = request === null || kind !== 'attestation' ? '' : ` --request ${name}-request.json`;
+  const compared = kind === 'attestation' || kind === 'session' ? releaseWords(release) : '';
   return el(
     'section',
     { class: 'keep' },
@@ -40,7 +41,7 @@ export function keepView(
       'p',
       { class: 'meaning' },
       'To check it without this page: ',
-      el('code', {}, `${OWN_VERIFIER} ${command}${file}${sent}${root}${releaseWords(release)}`),
+      el('code', {}, `${OWN_VERIFIER} ${command}${file}${sent}${root}${compared}`),
     ),
   );
 }
