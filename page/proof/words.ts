@@ -205,7 +205,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
 };
 
 export const GROUPS: readonly (readonly [title: string, names: readonly CheckName[]])[] = [
-  ['The text', ['form', 'raw_hash', 'raw_members', 'expected_exchange']],
+  ['The text', ['form', 'bundle', 'raw_hash', 'raw_members', 'expected_exchange']],
   ['The token', ['token_shape', 'token_nonce', 'token_result', 'token_digests', 'token_signature']],
   ["The GPU's report", ['report_form', 'report_nonce', 'report_signature', 'report_chain', 'report_fwid']],
   [
