@@ -20,7 +20,7 @@ import { type Calibration, readCalibration, writeCalibration } from './calibrati
 import { chartOf } from './chart.ts';
 import { type Engine, openEngine, Refused } from './engine.ts';
 import { auditableOf } from './ids.ts';
-import { type Account, asJson, inWords, leaveOut, newAccount } from './report.ts';
+import { type Account, asJson, inAnswers, inWords, leaveOut, newAccount } from './report.ts';
 import { boundOf, CALIBRATION_TOKENS, type Decision, decide, MAX_BOUND, UNCALIBRATED } from './rule.ts';
 import { keepWorst, newTally, type Passage, scoreAnswer, type Tally } from './score.ts';
 
@@ -177,8 +177,13 @@ async function auditOne(
 
 function calibrated(file: string, { greedy }: Tally, { notAudited, findings }: Account, engine: Engine): number {
   const { tokens, misses } = greedy;
-  const wrong = notAudited.length + findings.length;
-  if (wrong > 0) throw new UsageError(`--calibrate: ${wrong} answers have no valid proof, or other ids than theirs`);
+  if (notAudited.length > 0) {
+    const codes = [...new Set(notAudited.map(({ code }) => code))].join(', ');
+    throw new UsageError(`--calibrate: no valid proof in ${inAnswers(notAudited.length)} (${codes})`);
+  }
+  const differing = new Set(findings.map(({ file: named }) => named)).size;
+  if (differing > 0)
+    throw new UsageError(`--calibrate: the token ids of ${inAnswers(differing)} are not those of this engine`);
   if (tokens < CALIBRATION_TOKENS) {
     console.log(
       `TOO LITTLE: ${tokens} tokens of temperature 0 with their ids, of ${CALIBRATION_TOKENS}; no file was written`,

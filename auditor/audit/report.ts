@@ -28,11 +28,15 @@ export interface Circumstances {
 
 const MAX_LISTED = 10;
 
+export const inAnswers = (count: number): string => `${count} ${count === 1 ? 'answer' : 'answers'}`;
+
 export function inWords(account: Account, { verdict, tests }: Decision, around: Circumstances): string {
   const { findings, notAudited, leftOut } = account;
   return [
     ...listed(notAudited.map(({ file, code }) => `not audited, the proof does not verify (${code}): ${file}`)),
-    ...[...leftOut].map(([reason, { answers, tokens }]) => `left out: ${answers} answers, ${tokens} tokens: ${reason}`),
+    ...[...leftOut].map(
+      ([reason, { answers, tokens }]) => `left out: ${inAnswers(answers)}, ${tokens} tokens: ${reason}`,
+    ),
     ...listed(findings.map(findingWords)),
     ...tests.flatMap(({ words, power, alarm }) => [
       `${alarm ? 'ALARM' : 'no alarm'}: ${words}`,
@@ -42,7 +46,7 @@ export function inWords(account: Account, { verdict, tests }: Decision, around: 
     ...(around.calibrated || tests.every(({ test }) => test !== 'greedy' && test !== 'text')
       ? []
       : ['not calibrated: the noise of an honest engine is what was measured on CPUs; --calibrate measures yours']),
-    `${verdict}: ${verdictWords(account, verdict, around)}`,
+    `${verdict}: ${verdictWords(account, verdict, around)}${unprovenWords(account)}`,
   ]
     .map(plain)
     .join('\n');
@@ -51,13 +55,24 @@ export function inWords(account: Account, { verdict, tests }: Decision, around: 
 function verdictWords({ answers, findings }: Account, verdict: Decision['verdict'], around: Circumstances): string {
   const { model, alpha } = around;
   const rate = `at most ${alpha * 100} % false alarms${around.calibrated ? ', given the calibration' : ''}`;
-  const these = `${answers} answers`;
+  const these = inAnswers(answers);
+  const [are, say] = answers === 1 ? ['is', 'says'] : ['are', 'say'];
   if (verdict === 'CONSISTENT')
-    return `${these} are what ${model}, its template and the signed settings give, as far as this many tokens can tell; it does not prove the model`;
+    return `${these} ${are} what ${model}, its template and the signed settings give, as far as this many tokens can tell; it does not prove the model`;
   if (verdict === 'TOO LITTLE')
-    return `${these} say too little: 200 tokens of temperature 0, or 1,000 sampled ones, are the least`;
+    return `${these} ${say} too little: 200 tokens of temperature 0, or 1,000 sampled ones, are the least`;
   const by = findings.length > 0 ? 'by their ids' : rate;
-  return `${these} are not what ${model}, its template and the signed settings give (${by})`;
+  return `${these} ${are} not what ${model}, its template and the signed settings give (${by})`;
+}
+
+/** Why the exit status is not that of the verdict. */
+function unprovenWords({ notAudited }: Account): string {
+  const unfinished = notAudited.filter(({ incomplete }) => incomplete).length;
+  const refused = notAudited.length - unfinished;
+  return [
+    ...(refused === 0 ? [] : [`; ${refused} more ${refused === 1 ? 'has' : 'have'} no valid proof`]),
+    ...(unfinished === 0 ? [] : [`; ${unfinished} more cannot be verified to the end`]),
+  ].join('');
 }
 
 function findingWords({ file, ...finding }: Account['findings'][number]): string {

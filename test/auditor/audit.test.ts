@@ -98,9 +98,10 @@ describe('countersign audit', () => {
     const { code, output } = await audit(folder);
     expect(code).toBe(1);
     expect(output).toMatch(/not audited, the proof does not verify \(response_mismatch\): .*1\.json/);
-    expect(output).toMatch(/left out: 1 answers, \d+ tokens: the same answer again/);
-    expect(output).toContain('TOO LITTLE: 1 answers');
+    expect(output).toMatch(/left out: 1 answer, \d+ tokens: the same answer again/);
+    expect(output).toMatch(/^TOO LITTLE: 1 answer says .*; 1 more has no valid proof$/m);
     writeFileSync(file, text);
+    expect((await audit(folder)).output).toMatch(/^TOO LITTLE: 2 answers say .*are the least$/m);
     expect(await audit(folder)).toMatchObject({ code: 3 });
   });
 
@@ -116,6 +117,14 @@ describe('countersign audit', () => {
     const file = join(service.folder, 'calibration.json');
     const few = await audit(await answers([1]), '--calibrate', file);
     expect([few.code, few.output]).toEqual([3, expect.stringMatching(/^TOO LITTLE: \d+ tokens .* of 5000; no file/)]);
+    const forged = await answers([1, 2]);
+    const path = join(forged, '1.json');
+    writeFileSync(path, readFileSync(path, 'utf8').replace(/"token_ids":\[\d+/, '"token_ids":[777'));
+    const refused = await audit(forged, '--calibrate', file);
+    expect([refused.code, refused.output]).toEqual([
+      2,
+      expect.stringContaining('--calibrate: no valid proof in 1 answer (response_mismatch)\n'),
+    ]);
     const calibration = { version: 1, model: 'countersign-demo', made: '', tokens: 6000, misses: 30, above: [] };
     const above = [80, 60, 40, 30, 20, 10, 0, 0, 0, 0, 0];
     writeFileSync(file, JSON.stringify({ ...calibration, above }));
@@ -211,7 +220,7 @@ describe('an engine that cannot be used', () => {
     ],
     [
       'refuses a long answer',
-      'left out: 1 answers',
+      'left out: 1 answer,',
       3,
       (path: string, { prompt }: { prompt?: unknown[] }, text: string) =>
         path === '/v1/completions' && (prompt?.length ?? 0) > 25 ? [400, '{}'] : [0, text],

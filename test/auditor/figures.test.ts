@@ -59,6 +59,7 @@ describe('an audit on the demo engine', () => {
     ['other weights at temperature 0', 50, { weights: 8 }],
     ['other weights, sampled', 50, { weights: 8, asked: SAMPLED }],
     ['4-bit weights at temperature 0', 200, { weights: 'int4' }],
+    ['4-bit weights, sampled', 1_000, { weights: 'int4', asked: SAMPLED }],
     ['temperature 0.7 in place of 0', 400, { serves: COOL }],
     ['temperature 0.7 in place of 1', 400, { asked: SAMPLED, serves: COOL }],
     ['a hidden system prompt, by its ids', 1, { serves: hidden }],
