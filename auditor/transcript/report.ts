@@ -30,7 +30,7 @@ const GRAVITY = ['note', 'edit', 'incomplete', 'broken'] as const;
 export function counter(strict: boolean) {
   const found: Partial<Record<Code, number>> = {};
   const models = new Set<string>();
-  let [turns, valid] = [0, 0];
+  let [turns, valid, results] = [0, 0, 0];
   let level: Level | null = null;
   let first: Summary['first'] = null;
 
@@ -44,8 +44,9 @@ export function counter(strict: boolean) {
   }
 
   return {
-    add({ number, verdict, findings, model, level: own }: Turn): void {
+    add({ number, verdict, findings, model, level: own, fresh }: Turn): void {
       turns++;
+      results += fresh.filter(({ kind }) => kind === 'result').length;
       count(number, findings);
       if (model !== null && models.size < MAX_MODELS) models.add(model);
       if (verdict !== 'VALID') return;
@@ -66,17 +67,20 @@ export function counter(strict: boolean) {
         models: [...models],
         found,
         first,
-        ...claims(valid, turns, verdict, found, severity === 'edit'),
+        ...claims({ valid, turns, results, verdict, found }, severity === 'edit'),
       };
     },
   };
 }
 
 function claims(
-  valid: number,
-  turns: number,
-  verdict: Summary['verdict'],
-  found: Summary['found'],
+  {
+    valid,
+    turns,
+    results,
+    verdict,
+    found,
+  }: Pick<Summary, 'valid' | 'turns' | 'verdict' | 'found'> & { results: number },
   isEdited: boolean,
 ): Pick<Summary, 'proven' | 'not_proven'> {
   const whole = `${valid} of ${turns} turns`;
@@ -90,7 +94,11 @@ function claims(
           ]
         : []),
       ...(valid > 0 && verdict === 'UNBROKEN'
-        ? [`each result that the model was told, at first, answers a call that it made, ${edited}`]
+        ? [
+            results === 0
+              ? `the model was told no tool's result, ${edited}`
+              : `each result that the model was told, at first, answers a call that it made, ${edited}`,
+          ]
         : []),
     ],
     not_proven: [

@@ -82,6 +82,15 @@ UNBROKEN (level: none)
     expect(code).toBe(0);
   });
 
+  it('claims nothing of results where none was told', async () => {
+    const { code, output } = await transcript(lines.slice(0, 1));
+    expect([code, output]).toEqual([
+      0,
+      expect.stringContaining("  + the model was told no tool's result, and nothing was put between\n"),
+    ]);
+    expect(output).not.toContain('answers a call that it made');
+  });
+
   it('has a line of JSON for each turn, then the summary, and none of the words', async () => {
     const { code, output } = await transcript(lines, '--json');
     const [first, second, , last] = output
