@@ -18,7 +18,7 @@ import { type ProbeOptions, probe } from './probe.ts';
 import { openProofs, type Proofs, writeWhole } from './proofs.ts';
 import { releaseSearch } from './release.ts';
 import { siteOf } from './site.ts';
-import { changeInWords, LABELS, sentenceOf, timeInWords } from './words.ts';
+import { changeInWords, LABELS, labelOf, sentenceOf, timeInWords } from './words.ts';
 
 const AT_A_TIME = 16;
 /** A processor may take a minute to sign a session. */
@@ -243,9 +243,13 @@ function changesSince({ folder, json }: Settings, since: string): number {
     changes.push({ ...change.entry, was: change.was, sentence: sentenceOf(change.entry) });
     print(`${change.entry.entry}  ${timeInWords(change.entry.time)}  ${changeInWords(change)}`);
   });
-  const now = [...board.standings].map(([node, { last }]) => ({ node, state: last?.state ?? 'away' }));
+  const standings = [...board.standings];
+  const now = standings.map(([node, { last }]) => ({ node, state: last?.state ?? 'away' }));
   if (changes.length === 0) print('nothing changed');
-  print(`now: ${now.map(({ node, state }) => `${node} ${LABELS[state].toLowerCase()}`).join(', ')}`);
+  const labels = standings.map(
+    ([node, { last }]) => `${node} ${(last === null ? LABELS.away : labelOf(last)).toLowerCase()}`,
+  );
+  print(`now: ${labels.join(', ')}`);
   print(`entries ${oldest} to ${head.entry}, each after the one before; the SHA-256 of the last: ${head.sha256}`);
   if (json) console.log(JSON.stringify({ head, oldest, changes, now }, null, 2));
   return 0;

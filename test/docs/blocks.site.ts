@@ -1,4 +1,4 @@
-// The code of Quickstart, Clients, Agents' runs, Verify and Audit, run from top to bottom as a stranger would: in a fresh copy of the
+// The code of Quickstart, Clients, Agents' runs, Verify, Audit and Watch, run from top to bottom as a stranger would: in a fresh copy of the
 // repository, on Node 20, with empty caches of npm and pip, and what the registries have today. Beside it, what cannot be run here, by name.
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -16,6 +16,7 @@ const PAGES = [
   'docs/agents.md',
   'docs/verify.md',
   'docs/audit.md',
+  'docs/watch.md',
   'docs/sealed.md',
 ];
 /** A block may be left out for these alone. */
@@ -46,6 +47,8 @@ function stepsOf(page: string, found: readonly Block[]): Step[] {
     } else if ((language === 'js' || language === 'python') && name !== undefined) files[name] = text;
     else if (language === 'text' && last?.expected.length === 0)
       steps[steps.length - 1] = { ...last, expected: text.trimEnd().split('\n') };
+    // Data, which a test of its own reads.
+    else if (language === 'json') continue;
     else throw new Error(`${page}:${line}: a block ${language} that no test can run`);
   }
   if (Object.keys(files).length > 0) throw new Error(`${page}: nothing runs ${Object.keys(files)}`);

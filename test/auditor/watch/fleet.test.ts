@@ -142,6 +142,7 @@ describe('the command', () => {
     const args = ['--out', folder, '--once', '--allow-simulated', join(fleet.folder.path, 'root.pem')];
     const ran = startProcess('bin/countersign.js', ['watch', good, ...args]);
     expect([(await ran.exited).code, ran.output()]).toEqual([0, expect.stringContaining('node-1: Signed.')]);
+    expect(cli('watch', '--out', folder, '--since', '0').stdout).toContain('\nnow: node-1 signed\n');
     const away = await fleet.front((_request, _body, response) => void response.writeHead(503).end());
     const both = nodesFile(fleet.folder.path, [{ url: fleet.plain.gateway.url }, { url: away.url }]);
     expect(await once(both, folder, fleet.root, { timeout_ms: 20_000 })).toBe(3);
