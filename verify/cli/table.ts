@@ -149,7 +149,7 @@ const RELEASE: readonly Option[] = [
 const RELEASE_FROM: Option = {
   name: 'gateway',
   value: 'URL',
-  text: 'of --release: ask this service for the release and its status, and not GitHub',
+  text: 'of --release: ask this service for the release and its status first, and GitHub only where it has none',
 };
 const REPORT_DATA: Option = {
   name: 'report-data',
