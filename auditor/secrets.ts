@@ -59,14 +59,14 @@ interface Sending {
 }
 
 /** @throws {UsageError} */
-function sendingIn({ operands, values, minLevel, reference }: Arguments): Sending {
+function sendingIn({ operands, values, minLevel, reference, release }: Arguments): Sending {
   const [action, target, ...named] = operands;
   if (action !== 'send' || target === undefined || named.length === 0)
     throw new UsageError('secrets: write send URL NAME=FILE, with one NAME=FILE or more');
   const file = values['operator-key'] as string | undefined;
   if (file === undefined) throw new UsageError('secrets needs --operator-key FILE');
-  if (reference === null && (minLevel ?? 'measured') === 'measured')
-    throw new UsageError('secrets needs --reference FILE: the guests that may have them');
+  if (reference === null && release === null && (minLevel ?? 'measured') === 'measured')
+    throw new UsageError('secrets needs --reference FILE or --release OWNER/REPO: the guests that may have them');
   const base = url('URL', target).replace(/\/+$/, '').replace(/\/v1$/, '');
   return { base, key: operatorKey(file), secrets: secretsIn(named) };
 }

@@ -6,7 +6,7 @@ import { UsageError, unusable } from '../../verify/cli/input.ts';
 import { createPool, type Pool, poolSize } from '../../verify/cli/many.ts';
 import { optionsOf, sessionOption } from '../../verify/cli/options.ts';
 import { styled } from '../../verify/cli/report.ts';
-import { BUNDLE, DEVICE, GPU, JSON_OUTPUT, POLICY, PROCESSOR, SESSION } from '../../verify/cli/table.ts';
+import { BUNDLE, DEVICE, GPU, JSON_OUTPUT, POLICY, PROCESSOR, SESSION, SOFTWARE } from '../../verify/cli/table.ts';
 import { type HtmlReport, htmlReport } from './html.ts';
 import { redactor } from './redact.ts';
 import { counter, type Summary, summaryInWords, turnAsJson, turnInWords } from './report.ts';
@@ -34,6 +34,7 @@ export const TRANSCRIPT: OwnCommand = {
     DEVICE,
     ...POLICY,
     ...PROCESSOR,
+    ...SOFTWARE,
     JSON_OUTPUT,
     { name: 'quiet', text: 'print nothing; the exit status is the answer' },
   ],

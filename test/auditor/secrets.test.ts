@@ -90,6 +90,14 @@ function chat(url: string, key: string | null): Promise<number> {
 }
 
 describe('countersign secrets send', { timeout: 60_000 }, () => {
+  it('sends nothing where the release that is named is not to be had', async () => {
+    const args = [...COMMON(), '--offline', '--release', 'owner/repo', ...SECRETS()];
+    const { code, output } = await send('send', gateway.url, ...args);
+    expect([code, output]).toEqual([3, expect.stringContaining('release_unavailable')]);
+    expect((await sendTo(gateway.url, '--release', 'owner/repo')).output).toContain('release_unavailable');
+    expect(await chat(gateway.url, KEY.text)).toBe(503);
+  });
+
   it('opens the doors of a gateway that waits, and nothing of it lies on a disk or in a log', async () => {
     expect(await chat(gateway.url, KEY.text)).toBe(503);
     const sent = await sendTo(gateway.url);

@@ -44,7 +44,7 @@ function troubleIn(error: unknown): string[] {
 async function run(argv: readonly string[], more: readonly OwnCommand[]): Promise<number> {
   const read = readArguments(argv, more);
   if ('shell' in read || 'print' in read) return printRequested(read, [...COMMANDS, ...more]);
-  if (read.run !== null) return read.run(read, env);
+  if (read.run !== null) return read.run(await withRelease(read), env);
   if (read.command !== 'proxy') refuseOldClock(read.at);
   const args = await withRelease(read);
   if (args.command === 'proxy') return serve(args);

@@ -151,6 +151,8 @@ const RELEASE_FROM: Option = {
   value: 'URL',
   text: 'of --release: ask this service for the release and its status first, and GitHub only where it has none',
 };
+/** What a guest must run, beside `--reference`. */
+export const SOFTWARE: readonly Option[] = [WEIGHTS, ...RELEASE, RELEASE_FROM];
 const REPORT_DATA: Option = {
   name: 'report-data',
   value: 'HEX',
@@ -179,9 +181,7 @@ export const COMMANDS: readonly Command[] = [
       DEVICE,
       ...POLICY,
       ...PROCESSOR,
-      WEIGHTS,
-      ...RELEASE,
-      RELEASE_FROM,
+      ...SOFTWARE,
       ...OUTPUT,
     ],
     examples: [
@@ -211,17 +211,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'session',
     operands: 'FILE',
     text: 'check a session by itself: what GET /v1/attestation/session returned',
-    options: [
-      ...GPU,
-      CHALLENGE,
-      DEVICE,
-      ...POLICY.slice(0, 1),
-      ...PROCESSOR,
-      WEIGHTS,
-      ...RELEASE,
-      RELEASE_FROM,
-      ...OUTPUT,
-    ],
+    options: [...GPU, CHALLENGE, DEVICE, ...POLICY.slice(0, 1), ...PROCESSOR, ...SOFTWARE, ...OUTPUT],
     examples: ['countersign session session.json --challenge "$challenge"'],
   },
   {

@@ -133,6 +133,16 @@ UNBROKEN (level: none)
     expect((await verified.exited).code).toBe(0);
   });
 
+  it('demands the software of a release, and its weights', async () => {
+    const unknown = await transcript(lines, '--release', 'owner/repo', '--offline');
+    expect([unknown.code, unknown.output]).toEqual([
+      3,
+      expect.stringMatching(/\nINCOMPLETE: proof_incomplete in turn 1: .*release_unavailable/),
+    ]);
+    const { code, output } = await transcript(lines, '--weights', 'cd'.repeat(32));
+    expect([code, output]).toEqual([1, expect.stringMatching(/\nBROKEN: proof_invalid in turn 1: .*weights_missing/)]);
+  });
+
   it('demands the level that is asked for', async () => {
     const { code, output } = await transcript(lines, '--require-level', 'gpu');
     expect([code, output]).toEqual([
