@@ -19,14 +19,19 @@ export interface Daemon {
 /**
  * @param folder short: sockets lie in it. What it stores there outlives it.
  * @param namespace the network it runs in; null: this machine's, of which it then changes nothing. That is for builds.
+ * @param more options of dockerd.
  * @throws {MissingPart} when a daemon cannot run on this machine.
  */
-export async function startDaemon(folder: string, namespace: string | null): Promise<Daemon> {
+export async function startDaemon(
+  folder: string,
+  namespace: string | null,
+  more: readonly string[] = [],
+): Promise<Daemon> {
   const socket = join(folder, 'docker.sock');
   const log = join(folder, 'dockerd.log');
   const own = [
     ...['--host', `unix://${socket}`, '--data-root', join(folder, 'data'), '--exec-root', join(folder, 'exec')],
-    ...['--pidfile', join(folder, 'dockerd.pid'), '--default-ulimit', 'nofile=4096:4096'],
+    ...['--pidfile', join(folder, 'dockerd.pid'), '--default-ulimit', 'nofile=4096:4096', ...more],
   ];
   const [program, args] =
     namespace === null
