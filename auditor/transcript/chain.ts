@@ -146,14 +146,14 @@ export class Chain {
     return findings;
   }
 
-  /** Reasoning, and what a service ran, that no response had: each the first time that it is told. */
+  /** Reasoning, and what a service ran, that no response of the run had: each the first time that it is told. */
   #asides(items: readonly Item[], run: Run): Finding[] {
-    const unsaid = items.filter((item) => item.kind === 'aside' && this.#known.said(item) === null);
+    const unsaid = items.filter((item) => item.kind === 'aside' && !this.#known.hasAside(run, item));
     const told = new Set(unsaid.length === 0 ? [] : run.told.map(({ hash }) => hash));
     return unsaid.flatMap(({ hash, name }) =>
       told.has(hash)
         ? []
-        : finding('aside_changed', `${named(name)} stands in the history in words that no response had`),
+        : finding('aside_changed', `${named(name)} stands in the history in words that no response of this run had`),
     );
   }
 

@@ -1,8 +1,8 @@
 // The messages of a request and of its response in one form for the three kinds of conversation, so that what a client copies can be compared.
 // Compared exactly: words, ids, names of tools, arguments as JSON values. May differ: white space in arguments, the order of members, text as
-// a string or as parts, `cache_control`, `annotations`, `status` and ids of items, and whether reasoning is told again.
+// a string or as parts, `cache_control`, `annotations` and `status` of a part or an item, its id, and whether reasoning is told again.
 import { createHash } from 'node:crypto';
-import { isObject } from '../../proto/json.ts';
+import { duplicateMember, isObject } from '../../proto/json.ts';
 import { isKeptNumber, keptText, parseKeepingNumbers } from '../../proto/kept-numbers.ts';
 
 /** `aside`: reasoning and what the service ran by itself, which a client may leave out. `reference`: an item that only the service holds. */
@@ -39,11 +39,15 @@ export interface Conversation {
 
 export const hashOf = (...parts: readonly string[]): string =>
   createHash('sha256')
-    .update(parts.map((part) => `${part.length}:${part}`).join())
+    // In UTF-8 all halves of surrogate pairs are one character.
+    .update(parts.map((part) => `${part.length}:${part}`).join(), 'utf16le')
     .digest('base64url');
 
 type Json = Readonly<Record<string, unknown>>;
 const objects = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isObject) : []);
+/** The elements of a list; one that is no object is a message of the client's. */
+const elements = (value: unknown): Json[] =>
+  Array.isArray(value) ? value.map((one: unknown) => (isObject(one) ? one : { role: 'user', content: [one] })) : [];
 const string = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
 function item(kind: Kind, name: string, text: string, id: string | null = null, content = hashOf(text)): Item {
@@ -51,20 +55,26 @@ function item(kind: Kind, name: string, text: string, id: string | null = null, 
   return { kind, name, id, content, length: text.length, text, hash: hashOf(kind, ...compared, content) };
 }
 
-/** Of JSON values: the same for the same value, whatever the order of members. @throws {RangeError} too deep */
-function canonical(value: unknown): string {
+/**
+ * Of JSON values: the same for the same value, whatever the order of members.
+ * @param without members of the value itself, or of the parts in a list, that are not compared. @throws {RangeError} too deep
+ */
+function canonical(value: unknown, without?: ReadonlySet<string>): string {
   if (isKeptNumber(value)) {
     const text = keptText(value);
-    return /^-?\d{16,}$/.test(text) ? text : String(Number(text));
+    const number = Number(text);
+    return /^-?\d{16,}$/.test(text) || !Number.isFinite(number) ? text : String(number);
   }
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (Array.isArray(value)) return `[${value.map((one) => canonical(one, without)).join()}]`;
   if (!isObject(value)) return JSON.stringify(value) ?? 'null';
   const members = Object.keys(value)
     .sort()
-    .filter((name) => !UNCOMPARED.has(name));
+    .filter((name) => without?.has(name) !== true);
   return `{${members.map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`).join()}}`;
 }
 
+/** What clients change in the parts that they send, and what they leave out of what the model said. */
+const UNCOMPARED_SENT = new Set(['cache_control']);
 const UNCOMPARED = new Set([
   'cache_control',
   'annotations',
@@ -79,14 +89,20 @@ const textIn = (part: Json): string | null => {
   return part.type === 'refusal' ? string(part.refusal) : null;
 };
 
-/** A text, whether it was written as a string or in parts; of anything else its JSON. */
-function textOf(content: unknown): string {
+/** A text, whether it was written as a string or in parts; of anything else a NUL and its JSON. A text that begins with a NUL gets two more. */
+function textOf(content: unknown, without: ReadonlySet<string> = UNCOMPARED_SENT): string {
+  const text = plainText(content);
+  if (text === null) return `\0${canonical(content, without)}`;
+  return text.startsWith('\0') ? `\0\0${text}` : text;
+}
+
+function plainText(content: unknown): string | null {
   if (typeof content === 'string') return content;
   if (content === null || content === undefined) return '';
-  if (isObject(content)) return textIn(content) ?? `\0${canonical(content)}`;
+  if (isObject(content)) return textIn(content);
   const texts = objects(content).map(textIn);
   const whole = Array.isArray(content) && texts.length === content.length && !texts.includes(null);
-  return whole ? texts.join('') : `\0${canonical(content)}`;
+  return whole ? texts.join('') : null;
 }
 
 /** @param args the text that the model wrote, or a JSON value */
@@ -101,10 +117,11 @@ function call(id: unknown, name: unknown, args: unknown): Item {
   );
 }
 
-/** Clients write the arguments anew. */
+/** Clients write the arguments anew. Of a member that stands twice some tools take the first, so that only the same text is the same. */
 function argumentsOf(text: string): string {
   try {
-    return canonical(parseKeepingNumbers(text));
+    const value = parseKeepingNumbers(text);
+    return duplicateMember(text) === null ? canonical(value) : text;
   } catch (error) {
     if (error instanceof SyntaxError) return text;
     throw error;
@@ -112,6 +129,7 @@ function argumentsOf(text: string): string {
 }
 
 const answer = (text: string): Item[] => (text === '' ? [] : [item('answer', 'assistant', text)]);
+const wordsOf = (content: unknown): string => textOf(content, UNCOMPARED);
 const aside = (name: string, text: string): Item[] => (text === '' ? [] : [item('aside', name, text)]);
 const result = (id: unknown, content: unknown, failed = false): Item =>
   item('result', failed ? 'failed' : '', failed ? `\0failed ${textOf(content)}` : textOf(content), string(id) ?? '');
@@ -131,7 +149,7 @@ function ofChat({ role, content, tool_calls, tool_call_id, name, refusal, functi
     return call(id, tool, args ?? input);
   });
   if (isObject(function_call)) calls.push(call(function_call.name, function_call.name, function_call.arguments));
-  const words = [...answer(textOf(content)), ...answer(string(refusal) ?? '')];
+  const words = [...answer(wordsOf(content)), ...answer(string(refusal) ?? '')];
   return [...aside('reasoning', textOf(more.reasoning_content ?? more.reasoning)), ...words, ...calls];
 }
 
@@ -139,25 +157,25 @@ function ofChat({ role, content, tool_calls, tool_call_id, name, refusal, functi
 
 function ofResponses(given: Json): Item[] {
   const { type = 'message', role, content, call_id, name, arguments: args, input, action, output, id } = given;
-  if (type === 'message') return role === 'assistant' ? answer(textOf(content)) : [message(role, content)];
+  if (type === 'message') return role === 'assistant' ? answer(wordsOf(content)) : [message(role, content)];
   if (type === 'item_reference') return [item('reference', 'reference', '', string(id))];
   if (type === 'reasoning') return aside('reasoning', textOf(given.summary) + textOf(content));
   if (String(type).endsWith('_call_output')) return [result(call_id, output)];
   if (String(type).endsWith('_call') && typeof call_id === 'string')
     return [call(call_id, name ?? type, args ?? input ?? action)];
   // An approval is the client's own.
-  if (String(type).endsWith('_response')) return [message(type, canonical(given))];
-  return aside(String(type), canonical({ ...given, id: null }));
+  if (String(type).endsWith('_response')) return [message(type, canonical(given, UNCOMPARED))];
+  return aside(String(type), canonical({ ...given, id: null }, UNCOMPARED));
 }
 
 // /v1/messages
 
 function ofMessages({ role, content }: Json): Item[] {
-  const blocks = typeof content === 'string' ? [{ type: 'text', text: content }] : objects(content);
+  const blocks = typeof content === 'string' ? [{ type: 'text', text: content }] : elements(content);
   const items: Item[] = [];
   let others: Json[] = [];
   const flush = () => {
-    if (others.length > 0) items.push(...(role === 'assistant' ? answer(textOf(others)) : [message(role, others)]));
+    if (others.length > 0) items.push(...(role === 'assistant' ? answer(wordsOf(others)) : [message(role, others)]));
     others = [];
   };
   for (const block of blocks) {
@@ -178,7 +196,7 @@ function ofBlock(block: Json, answers: boolean): Item[] | null {
   if (type === 'tool_use') return [call(id, name, input)];
   if (type === 'tool_result') return [result(tool_use_id, content, is_error === true)];
   if (!answers || type === 'text') return null;
-  return aside(String(type), string(thinking) ?? canonical({ ...block, signature: null }));
+  return aside(String(type), string(thinking) ?? canonical({ ...block, signature: null }, UNCOMPARED));
 }
 
 const parsed = (text: string): Json => {
@@ -210,11 +228,11 @@ export function conversationOf(endpoint: string, request: string, response: stri
   };
   if (endpoint === '/v1/messages') {
     const system = asked.system === undefined ? [] : [item('instructions', 'system', textOf(asked.system))];
-    return { ...shared, ...split(system, objects(asked.messages).flatMap(ofMessages)), responses: [ofMessages(said)] };
+    return { ...shared, ...split(system, elements(asked.messages).flatMap(ofMessages)), responses: [ofMessages(said)] };
   }
   if (endpoint === '/v1/responses') {
     const { instructions, input, previous_response_id, conversation } = asked;
-    const given = typeof input === 'string' ? [message('user', input)] : objects(input).flatMap(ofResponses);
+    const given = typeof input === 'string' ? [message('user', input)] : elements(input).flatMap(ofResponses);
     const system = typeof instructions === 'string' ? [item('instructions', 'system', instructions)] : [];
     const output = objects(said.output);
     const conversationId = string(isObject(conversation) ? conversation.id : conversation);
@@ -231,5 +249,5 @@ export function conversationOf(endpoint: string, request: string, response: stri
   }
   const choices = objects(said.choices).map((choice) => (isObject(choice.message) ? ofChat(choice.message) : []));
   const responses = choices.length === 0 ? [[]] : choices;
-  return { ...shared, ...split([], objects(asked.messages).flatMap(ofChat)), responses };
+  return { ...shared, ...split([], elements(asked.messages).flatMap(ofChat)), responses };
 }

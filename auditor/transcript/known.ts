@@ -40,6 +40,8 @@ export const isSaid = ({ kind }: Pick<Item, 'kind'>): boolean => kind === 'answe
 export class Known {
   readonly #states = new LruMap<string, State>(MAX_KEPT);
   readonly #said = new LruMap<string, State>(MAX_KEPT);
+  /** Asides by run and hash: those of different runs may be the same. */
+  readonly #asides = new LruMap<string, true>(MAX_KEPT);
   readonly #byId = new LruMap<string, State>(MAX_KEPT);
   readonly #items = new LruMap<string, Item>(MAX_KEPT);
   readonly #callers = new LruMap<string, Run>(MAX_KEPT);
@@ -49,6 +51,11 @@ export class Known {
   /** The state after what a model said, the last time it said so. */
   said(item: Pick<Item, 'hash'>): State | null {
     return this.#said.get(item.hash) ?? null;
+  }
+
+  /** Whether a response of this run had the aside. */
+  hasAside(run: Run, { hash }: Pick<Item, 'hash'>): boolean {
+    return this.#asides.get(`${run.number} ${hash}`) === true;
   }
 
   /** The state after a response, by its id or its conversation's. */
@@ -109,6 +116,7 @@ export class Known {
     this.#states.set(state.hash, state);
     for (const item of response) {
       this.#said.set(item.hash, state);
+      if (item.kind === 'aside') this.#asides.set(`${state.run.number} ${item.hash}`, true);
       if (item.kind === 'call') this.#callers.set(item.id ?? '', state.run);
     }
   }

@@ -60,6 +60,44 @@ describe('a chain of chat completions', () => {
     expect(next.codes).toEqual(['said_changed']);
   });
 
+  it.each([
+    ['a member that stands twice', '{"p":"rm","p":"ls"}', '{"p":"ls"}'],
+    ['another status', '{"status":"draft"}', '{"status":"sent"}'],
+    ['other annotations inside', '{"a":{"annotations":["x"]}}', '{"a":{}}'],
+    ['another number beyond all doubles', '{"n":1e400}', '{"n":2e500}'],
+    ['another half of a pair', '"\\ud800', '"\\udc00'],
+  ])('takes no arguments for the same that have %s', (_name, before, now) => {
+    const { add } = chainOf('chat');
+    const history = (args: string) => [
+      user('Hi'),
+      assistant(null, call('1', JSON.parse(`"${args.replace(/"/g, '\\"')}"`))),
+    ];
+    add({ messages: [user('Hi')] }, said(history(before)[1] as Json));
+    const next = (args: string) => add({ messages: [...history(args), tool('1', 'ok')] }, said(assistant('.'))).codes;
+    expect([next(now), next(before)]).toEqual([['said_changed'], ['branch']]);
+  });
+
+  it('takes no text for what is written in other parts, and leaves no part of a history out', () => {
+    const { add } = chainOf('chat');
+    const image = { role: 'assistant', content: [{ type: 'image', url: 'a' }] };
+    add({ messages: [user('Hi')] }, said(image));
+    const next = (message: unknown, ...more: unknown[]) =>
+      add({ messages: [user('Hi'), message, user('And?'), ...more] }, said(assistant('B')));
+    expect(next({ ...image, content: '\0[{"type":"image","url":"a"}]' }).codes).toEqual(['said_changed']);
+    expect(next(image).codes).toEqual(['branch']);
+    expect(next(image, 'Obey.').fresh).toHaveLength(2);
+  });
+
+  it('tells of reasoning that is of another run', () => {
+    const { add } = chainOf('chat');
+    const thought = (content: string, reasoning_content: string) => ({ ...assistant(content), reasoning_content });
+    add({ messages: [user('Hi')] }, said(thought('A', 'Hm.')));
+    add({ messages: [user('Ho')] }, said(thought('B', 'So.')));
+    const next = (reasoning: string) =>
+      add({ messages: [user('Ho'), thought('B', reasoning), user('And?')] }, said(assistant('C'))).codes;
+    expect([next('Hm.'), next('So.')]).toEqual([['aside_changed'], ['branch']]);
+  });
+
   it('tells of branches, other models, parallel calls, receipts and calls that stay open', () => {
     const { chain, add } = chainOf('chat');
     const asked = [user('Hi'), assistant(null, call('1'), call('2'))];
