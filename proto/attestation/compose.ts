@@ -58,14 +58,18 @@ const members =
       if (one !== null) rules[name]?.(one, path);
     }
   };
-/** Variables that are set, by name. One without a value is not set: the guest's own environment has none. */
+/**
+ * Variables that are set, by name. One without a value is not set: the guest's own environment has none of these.
+ * @param unset names of others that may stand there without a value. Of no other, because that takes away what an image sets.
+ */
 const variables =
-  (patterns: Readonly<Record<string, RegExp>>): Rule =>
+  (patterns: Readonly<Record<string, RegExp>>, unset?: RegExp): Rule =>
   (value, at) => {
     if (!isObject(value)) throw otherValue(at);
     for (const [name, one] of Object.entries(value)) {
-      if (one === null || one === '') continue;
-      if (!Object.hasOwn(patterns, name)) throw mayNotHave(`${at}.${name}`);
+      const isSet = one !== null && one !== '';
+      if (!Object.hasOwn(patterns, name) && (isSet || unset?.test(name) !== true)) throw mayNotHave(`${at}.${name}`);
+      if (!isSet) continue;
       matching(patterns[name] as RegExp)(one, `${at}.${name}`);
     }
   };
@@ -96,7 +100,6 @@ const TEXT = /^[\x20-\x23\x25-\x7e]{1,1024}$/;
 const OFF = /^1$/;
 
 const GATEWAY_VARIABLES = {
-  API_KEYS_FILE: /^\/run\/secrets\/api_keys$/,
   BACKEND_URL: /^http:\/\/backend:[0-9]{1,5}(\/[a-z0-9]{1,16})?$/,
   SECRETS: /^(files|sealed)$/,
   LOG_LEVEL: WORD,
@@ -124,6 +127,8 @@ const GATEWAY_VARIABLES = {
   MAX_CONCURRENT_REQUESTS: NUMBER,
   BATCH: WORD,
 };
+const GATEWAY_UNSET =
+  /^(OTEL_[A-Z_]{1,64}|API_KEYS_FILE|BACKENDS_FILE|BACKEND_API_KEY_FILE|ATTESTATION_STORE_URL|REUSE_PORT)$/;
 const SIDECAR_VARIABLES = {
   ATTESTER: /^(auto|nvtrust|nvattest|native|nras)$/,
   LOG_LEVEL: WORD,
@@ -139,6 +144,7 @@ const SIDECAR_VARIABLES = {
   https_proxy: URL,
   no_proxy: WORD,
 };
+const SIDECAR_UNSET = /^(SELF_CHECK|NRAS_SERVICE_KEY_FILE|NVIDIA_ATTESTATION_SERVICE_KEY|READY_WITHOUT_ATTESTATION)$/;
 const BACKEND_VARIABLES = {
   HF_HOME: /^\/(models|tmp(\/[a-z]{1,32})?)$/,
   HF_MODULES_CACHE: /^\/tmp\/[a-z]{1,32}$/,
@@ -167,11 +173,11 @@ function flags(names: string): ReadonlySet<string> {
 
 const COMMON = {
   image: matching(/^[A-Za-z0-9][A-Za-z0-9._:/-]{0,255}@sha256:[0-9a-f]{64}$/),
-  init: free,
-  read_only: free,
+  init: exactly(true, false),
+  read_only: exactly(true, false),
   cap_drop: exactly(['ALL']),
   security_opt: exactly(['no-new-privileges:true']),
-  restart: free,
+  restart: matching(/^(no|always|unless-stopped|on-failure(:[0-9]{1,4})?)$/),
   ulimits: free,
   logging: members({ driver: exactly('json-file'), options: members({ 'max-size': free, 'max-file': free }) }),
   tmpfs: listOf(matching(/^\/(tmp|home\/vllm)(:[a-z0-9=,]{1,64})?$/)),
@@ -193,7 +199,7 @@ const GPU = members({
         members({
           driver: exactly('nvidia'),
           count: free,
-          device_ids: free,
+          device_ids: listOf(matching(/^[A-Za-z0-9-]{1,64}$/)),
           capabilities: listOf(exactly('gpu', 'compute', 'utility')),
         }),
       ),
@@ -201,6 +207,7 @@ const GPU = members({
   }),
   placement: members({}),
 });
+const TMPFS_OPTIONS = /^(,?((size|nr_inodes|mode|uid|gid)=[0-9]{1,12}[kmg]?|noexec|nosuid|nodev)(?=,|$)){1,16}$/;
 const SWITCH = /^\/dev\/nvidia-nvswitch(ctl|[0-9])$/;
 const REPORTS = '/sys/kernel/config/tsm/report';
 
@@ -208,19 +215,15 @@ const REPORTS = '/sys/kernel/config/tsm/report';
 const SERVICES: Readonly<Record<string, Rule>> = {
   gateway: members({
     ...COMMON,
-    environment: variables(GATEWAY_VARIABLES),
+    environment: variables(GATEWAY_VARIABLES, GATEWAY_UNSET),
     healthcheck: healthcheck('CMD', 'node', 'gateway/healthcheck.ts', 'tee,canary'),
     networks: networks('inside', 'outside'),
     ports: free,
-    volumes: known(
-      'volume socket /run/countersign ro',
-      'volume audit /var/log/countersign',
-      'bind /run/countersign/api-keys /run/secrets/api_keys ro',
-    ),
+    volumes: known('volume socket /run/countersign ro', 'volume audit /var/log/countersign'),
   }),
   sidecar: members({
     ...COMMON,
-    environment: variables(SIDECAR_VARIABLES),
+    environment: variables(SIDECAR_VARIABLES, SIDECAR_UNSET),
     networks: networks('attestation'),
     deploy: GPU,
     devices: listOf(members({ source: matching(SWITCH), target: matching(SWITCH), permissions: exactly('rwm') })),
@@ -253,7 +256,7 @@ const SERVICES: Readonly<Record<string, Rule>> = {
     user: exactly('0'),
     cap_add: exactly(['SYS_ADMIN', 'SETUID', 'SETGID']),
     entrypoint: exactly(['sh', 'deploy/ready/ready.sh', '--keep']),
-    environment: variables({ ...SIDECAR_VARIABLES, READY_USER: /^10001:10000$/, READY_WAIT_S: NUMBER }),
+    environment: variables({ ...SIDECAR_VARIABLES, READY_USER: /^10001:10000$/, READY_WAIT_S: NUMBER }, SIDECAR_UNSET),
     healthcheck: healthcheck('CMD-SHELL', "nvidia-smi conf-compute -grs | grep -Eiq ': *ready *$$'"),
     networks: networks('attestation'),
     deploy: GPU,
@@ -264,7 +267,7 @@ const SERVICES: Readonly<Record<string, Rule>> = {
     user: exactly('0'),
     cap_add: exactly(['CHOWN', 'FOWNER', 'DAC_OVERRIDE']),
     entrypoint: exactly(['sh', '-c', 'sh sidecar/cpu/tsm-entry.sh 10000 && exec sleep infinity']),
-    environment: variables(SIDECAR_VARIABLES),
+    environment: variables(SIDECAR_VARIABLES, SIDECAR_UNSET),
     healthcheck: healthcheck('CMD-SHELL', 'test "$$(stat -c %g /run/tsm/countersign/outblob)" = 10000'),
     network_mode: exactly('none'),
     volumes: known(`bind ${REPORTS} /run/tsm`),
@@ -280,7 +283,7 @@ function fileRules(project: string): Rule {
     members({
       name: exactly(`${project}_${name}`),
       driver: exactly('local'),
-      driver_opts: members({ type: exactly('tmpfs'), device: exactly('tmpfs'), o: free }),
+      driver_opts: members({ type: exactly('tmpfs'), device: exactly('tmpfs'), o: matching(TMPFS_OPTIONS) }),
     });
   return members({
     name: matching(/^[a-z0-9][a-z0-9_-]{0,63}$/),
@@ -313,6 +316,9 @@ export function readCompose(text: string): Composed {
   for (const name of ['ready', 'tsm'])
     if (services[name] !== undefined && services[name].image !== sidecar.image)
       throw bad(`gives ${name} another image than the sidecar`);
+  // Elsewhere the name `backend` would be asked of the network's DNS, which is the host's.
+  if (!Object.hasOwn(gateway.networks as Json, 'inside'))
+    throw bad('has the gateway outside of the network of the backend');
   const { BACKEND_URL: url } = (gateway.environment ?? {}) as Json;
   if (typeof url !== 'string' || url === '') throw bad('has no services.gateway.environment.BACKEND_URL');
   const targets = targetsOf((backend.volumes ?? []) as readonly Json[]);

@@ -259,7 +259,61 @@ export const REFUSED: readonly (readonly [name: string, compose: string, message
     networks(({ inside }) => Object.assign(inside ?? {}, { driver_opts: {} })),
     'may not have networks.inside.driver_opts',
   ],
+  [
+    'a gateway that does not share the network of the backend',
+    service('gateway', { networks: { outside: null } }),
+    'has the gateway outside of the network of the backend',
+  ],
+  [
+    'no network of the gateway',
+    service('gateway', { networks: null, network_mode: 'none' }),
+    'may not have services.gateway.network_mode',
+  ],
+  // Values of Compose and Docker.
+  [
+    'a program for init',
+    service('gateway', { init: '/weights/x' }),
+    'has another value in services.gateway.init than it may have',
+  ],
+  [
+    'a restart of its own',
+    service('gateway', { restart: 'on-failure:x' }),
+    'has another value in services.gateway.restart than it may have',
+  ],
+  [
+    "another service's devices",
+    changed(({ services }) =>
+      Object.assign(services.backend ?? {}, {
+        deploy: { resources: { reservations: { devices: [{ device_ids: ['../0'], capabilities: ['gpu'] }] } } },
+      }),
+    ),
+    'has another value in services.backend.deploy.resources.reservations.devices[0].device_ids[0] than it may have',
+  ],
+  [
+    'a folder in place of memory',
+    changed((compose) =>
+      Object.assign(compose.volumes as object, {
+        audit: { name: 'countersign_audit', driver_opts: { type: 'tmpfs', o: 'size=1m,bind', device: 'tmpfs' } },
+      }),
+    ),
+    'has another value in volumes.audit.driver_opts.o than it may have',
+  ],
+  [
+    'a file of API keys',
+    mount('gateway', '/run/countersign/api-keys', '/run/secrets/api_keys'),
+    'has another value in services.gateway.volumes[2] than it may have',
+  ],
   // Variables.
+  [
+    "an image's variable without its value",
+    variable('backend', { PATH: null }),
+    'may not have services.backend.environment.PATH',
+  ],
+  [
+    "an image's variable that is empty",
+    variable('gateway', { SIDECAR_UID: '' }),
+    'may not have services.gateway.environment.SIDECAR_UID',
+  ],
   [
     'a variable that is not known',
     variable('backend', { LD_PRELOAD: '/weights/a.so' }),

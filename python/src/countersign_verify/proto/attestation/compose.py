@@ -99,17 +99,22 @@ def _members(rules: Mapping[str, Rule]) -> Rule:
     return rule
 
 
-def _variables(patterns: Mapping[str, str]) -> Rule:
-    """Variables that are set, by name. One without a value is not set: the guest's own environment has none."""
+def _variables(patterns: Mapping[str, str], unset: str = r"(?!)") -> Rule:
+    """
+    Variables that are set, by name. One without a value is not set: the guest's own environment has none of these.
+    `unset`: names of others that may stand there without a value. Of no other, because that takes away what an image
+    sets.
+    """
 
     def rule(value: Json, at: str) -> None:
         if not isinstance(value, dict):
             raise _other_value(at)
         for name in ordered_names(value):
-            if value[name] is None or value[name] == "":
-                continue
-            if name not in patterns:
+            is_set = value[name] is not None and value[name] != ""
+            if name not in patterns and (is_set or re.fullmatch(unset, name) is None):
                 raise _bad(f"may not have {at}.{name}")
+            if not is_set:
+                continue
             _matching(patterns[name])(value[name], f"{at}.{name}")
 
     return rule
@@ -156,7 +161,6 @@ _LINE = r"[\x20-\x23\x25-\x7e]{1,1024}"
 _OFF = "1"
 
 _GATEWAY_VARIABLES = {
-    "API_KEYS_FILE": r"/run/secrets/api_keys",
     "BACKEND_URL": r"http://backend:[0-9]{1,5}(/[a-z0-9]{1,16})?",
     "SECRETS": r"files|sealed",
     "LOG_LEVEL": _WORD,
@@ -181,6 +185,9 @@ _GATEWAY_VARIABLES = {
         _NUMBER,
     ),
 }
+_GATEWAY_UNSET = (
+    r"OTEL_[A-Z_]{1,64}|API_KEYS_FILE|BACKENDS_FILE|BACKEND_API_KEY_FILE|ATTESTATION_STORE_URL|REUSE_PORT"
+)
 _SIDECAR_VARIABLES = {
     "ATTESTER": r"auto|nvtrust|nvattest|native|nras",
     "LOG_LEVEL": _WORD,
@@ -191,6 +198,7 @@ _SIDECAR_VARIABLES = {
     **dict.fromkeys(("KDS_URL", "PCS_URL", "RIM_URL", "OCSP_URL", "NRAS_URL", "https_proxy"), _URL),
     "no_proxy": _WORD,
 }
+_SIDECAR_UNSET = r"SELF_CHECK|NRAS_SERVICE_KEY_FILE|NVIDIA_ATTESTATION_SERVICE_KEY|READY_WITHOUT_ATTESTATION"
 _BACKEND_VARIABLES = {
     "HF_HOME": r"/(models|tmp(/[a-z]{1,32})?)",
     "HF_MODULES_CACHE": r"/tmp/[a-z]{1,32}",
@@ -227,8 +235,9 @@ _COMMON: Mapping[str, Rule] = {
     "tmpfs": _list_of(_matching(r"/(tmp|home/vllm)(:[a-z0-9=,]{1,64})?")),
     "entrypoint": _unset,
     "command": _unset,
-    **dict.fromkeys(("init", "read_only", "restart", "ulimits", "pids_limit", "mem_limit", "memswap_limit"), _free),
-    **dict.fromkeys(("stop_grace_period", "depends_on"), _free),
+    **dict.fromkeys(("init", "read_only"), _exactly(True, False)),
+    "restart": _matching(r"no|always|unless-stopped|on-failure(:[0-9]{1,4})?"),
+    **dict.fromkeys(("ulimits", "pids_limit", "mem_limit", "memswap_limit", "stop_grace_period", "depends_on"), _free),
 }
 
 
@@ -242,9 +251,11 @@ def _networks(*names: str) -> Rule:
 
 
 _CAPABILITIES = _list_of(_exactly("gpu", "compute", "utility"))
-_DEVICE = {"driver": _exactly("nvidia"), "count": _free, "device_ids": _free, "capabilities": _CAPABILITIES}
+_DEVICE_IDS = _list_of(_matching(r"[A-Za-z0-9-]{1,64}"))
+_DEVICE = {"driver": _exactly("nvidia"), "count": _free, "device_ids": _DEVICE_IDS, "capabilities": _CAPABILITIES}
 _RESERVATIONS = _members({"devices": _list_of(_members(_DEVICE))})
 _GPU = _members({"resources": _members({"reservations": _RESERVATIONS}), "placement": _members({})})
+_TMPFS_OPTIONS = r"(,?((size|nr_inodes|mode|uid|gid)=[0-9]{1,12}[kmg]?|noexec|nosuid|nodev)(?=,|$)){1,16}"
 _SWITCH = _matching(r"/dev/nvidia-nvswitch(ctl|[0-9])")
 _REPORTS = "/sys/kernel/config/tsm/report"
 
@@ -253,21 +264,20 @@ _SERVICES: Mapping[str, Rule] = {
     "gateway": _members(
         {
             **_COMMON,
-            "environment": _variables(_GATEWAY_VARIABLES),
+            "environment": _variables(_GATEWAY_VARIABLES, _GATEWAY_UNSET),
             "healthcheck": _healthcheck("CMD", "node", "gateway/healthcheck.ts", "tee,canary"),
             "networks": _networks("inside", "outside"),
             "ports": _free,
             "volumes": _known(
                 "volume socket /run/countersign ro",
                 "volume audit /var/log/countersign",
-                "bind /run/countersign/api-keys /run/secrets/api_keys ro",
             ),
         }
     ),
     "sidecar": _members(
         {
             **_COMMON,
-            "environment": _variables(_SIDECAR_VARIABLES),
+            "environment": _variables(_SIDECAR_VARIABLES, _SIDECAR_UNSET),
             "networks": _networks("attestation"),
             "deploy": _GPU,
             "devices": _list_of(_members({"source": _SWITCH, "target": _SWITCH, "permissions": _exactly("rwm")})),
@@ -304,7 +314,9 @@ _SERVICES: Mapping[str, Rule] = {
             "user": _exactly("0"),
             "cap_add": _exactly(["SYS_ADMIN", "SETUID", "SETGID"]),
             "entrypoint": _exactly(["sh", "deploy/ready/ready.sh", "--keep"]),
-            "environment": _variables({**_SIDECAR_VARIABLES, "READY_USER": r"10001:10000", "READY_WAIT_S": _NUMBER}),
+            "environment": _variables(
+                {**_SIDECAR_VARIABLES, "READY_USER": r"10001:10000", "READY_WAIT_S": _NUMBER}, _SIDECAR_UNSET
+            ),
             "healthcheck": _healthcheck("CMD-SHELL", "nvidia-smi conf-compute -grs | grep -Eiq ': *ready *$$'"),
             "networks": _networks("attestation"),
             "deploy": _GPU,
@@ -317,7 +329,7 @@ _SERVICES: Mapping[str, Rule] = {
             "user": _exactly("0"),
             "cap_add": _exactly(["CHOWN", "FOWNER", "DAC_OVERRIDE"]),
             "entrypoint": _exactly(["sh", "-c", "sh sidecar/cpu/tsm-entry.sh 10000 && exec sleep infinity"]),
-            "environment": _variables(_SIDECAR_VARIABLES),
+            "environment": _variables(_SIDECAR_VARIABLES, _SIDECAR_UNSET),
             "healthcheck": _healthcheck("CMD-SHELL", 'test "$$(stat -c %g /run/tsm/countersign/outblob)" = 10000'),
             "network_mode": _exactly("none"),
             "volumes": _known(f"bind {_REPORTS} /run/tsm"),
@@ -333,7 +345,7 @@ def _file_rules(project: str) -> Rule:
     def network(name: str, internal: Rule) -> Rule:
         return _members({"name": _exactly(f"{project}_{name}"), "ipam": _members({}), "internal": internal})
 
-    options = _members({"type": _exactly("tmpfs"), "device": _exactly("tmpfs"), "o": _free})
+    options = _members({"type": _exactly("tmpfs"), "device": _exactly("tmpfs"), "o": _matching(_TMPFS_OPTIONS)})
 
     def volume(name: str) -> Rule:
         named = _exactly(f"{project}_{name}")
@@ -373,6 +385,9 @@ def read_compose(text: str) -> Composed:
     for name in ("ready", "tsm"):
         if name in services and services[name]["image"] != services["sidecar"]["image"]:
             raise _bad(f"gives {name} another image than the sidecar")
+    # Elsewhere the name `backend` would be asked of the network's DNS, which is the host's.
+    if "inside" not in services["gateway"]["networks"]:
+        raise _bad("has the gateway outside of the network of the backend")
     url = (services["gateway"].get("environment") or {}).get("BACKEND_URL")
     if not isinstance(url, str) or url == "":
         raise _bad("has no services.gateway.environment.BACKEND_URL")
