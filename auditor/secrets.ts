@@ -19,6 +19,7 @@ import { optionsOf } from '../verify/cli/options.ts';
 import { plain } from '../verify/cli/report.ts';
 import { COMMANDS } from '../verify/cli/table.ts';
 import type { SealedFetchError, SealedSession } from '../verify/clients/sealed.ts';
+import { readLimited } from '../verify/common/limited.ts';
 import { LEVELS, VerificationError } from '../verify/index.ts';
 
 /** Of `countersign session`, those that say nothing of a file, an answer or the report. */
@@ -184,6 +185,7 @@ function refused(error: SealedFetchError | null): number {
 const OPENS_MS = 60_000;
 const EVERY_MS = 250;
 const ANSWER_MS = 10_000;
+const MAX_HEALTH_BYTES = 64 * 1024;
 
 async function opened({ base, secrets }: Sending): Promise<number> {
   const certificate = secrets['tls.crt'];
@@ -205,7 +207,8 @@ async function opened({ base, secrets }: Sending): Promise<number> {
 /** null: there is no such answer. Nothing is believed of it: it says only what to do next. */
 async function statusOf(base: string): Promise<string | null> {
   try {
-    return statusIn(await (await fetch(`${base}/health`, { signal: AbortSignal.timeout(ANSWER_MS) })).text());
+    const response = await fetch(`${base}/health`, { signal: AbortSignal.timeout(ANSWER_MS) });
+    return statusIn(new TextDecoder().decode(await readLimited(response, MAX_HEALTH_BYTES)));
   } catch {
     return null;
   }
@@ -214,16 +217,18 @@ async function statusOf(base: string): Promise<string | null> {
 /** The same over TLS, from whoever has the key of this certificate: its names and its issuer do not matter. */
 function statusOverTls(base: string, leaf: X509Certificate): Promise<string | null> {
   return new Promise((resolve) => {
-    const request = getOverTls(`${base}/health`, { rejectUnauthorized: false, agent: false, timeout: ANSWER_MS });
+    const signal = AbortSignal.timeout(ANSWER_MS);
+    const request = getOverTls(`${base}/health`, { rejectUnauthorized: false, agent: false, signal });
     request.on('response', (response) => {
       const peer = (response.socket as TLSSocket).getPeerX509Certificate();
       let text = '';
       response.setEncoding('utf8').on('data', (part: string) => {
         text += part;
+        if (text.length > MAX_HEALTH_BYTES) request.destroy(new Error('too long'));
       });
+      response.on('error', () => resolve(null));
       response.on('end', () => resolve(peer?.fingerprint256 === leaf.fingerprint256 ? statusIn(text) : null));
     });
-    request.on('timeout', () => request.destroy());
     request.on('error', () => resolve(null));
   });
 }

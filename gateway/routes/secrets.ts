@@ -16,7 +16,10 @@ export function takeSecrets(sidecar: Sidecar, receiver: SecretsReceiver, onTaken
     const { session } = sidecar;
     if (session === null) throw unavailable('The processor has not signed yet.');
     const secrets = await receiver.take(body, session);
-    c.env.outgoing.once('close', () => onTaken(secrets));
+    const { outgoing } = c.env;
+    // A sender who is gone by now gets no response that could be waited for.
+    if (outgoing.destroyed) onTaken(secrets);
+    else outgoing.once('close', () => onTaken(secrets));
     return c.json({ status: 'taken' });
   };
 }

@@ -227,6 +227,17 @@ describe('countersign secrets send', { timeout: 60_000 }, () => {
   });
 });
 
+it('reads no /health of megabytes', { timeout: 40_000 }, async () => {
+  const server = createServer((_, outgoing) => outgoing.end(JSON.stringify({ status: 'waiting', x: 'x'.repeat(1e6) })));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const sent = await sendTo(`http://127.0.0.1:${port}`);
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  expect(sent).toEqual({ code: 2, output: expect.stringContaining('cannot be reached') });
+  expect(await sendTo(gateway.url)).toMatchObject({ code: 0 });
+});
+
 /** A proxy that calls `before` ahead of each request. */
 async function proxyTo(port: number, before: (method: string) => Promise<void>) {
   const server: Server = createServer((incoming, outgoing) => {

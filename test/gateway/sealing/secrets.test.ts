@@ -1,7 +1,7 @@
 // SECRETS=sealed: a gateway that waits for its secrets answers nothing else, takes them from the launch's operator only, sealed to its own
 // session, and once. After each refusal the right sender still gets in.
 import { readFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hasKeys, loadConfig, type Secrets } from '../../../gateway/base/config.ts';
 import { createHttpServer } from '../../../gateway/http/server.ts';
@@ -328,6 +328,31 @@ describe('secrets', () => {
       await waiting.close();
       await nobodys.close();
       own.remove();
+    }
+  });
+
+  it('count where the sender goes as soon as they are sent', async () => {
+    for (const wait_ms of [0, 1, 2, 4, 8]) {
+      const cut = await startWaiting(guest);
+      try {
+        const statement = await statementOf(cut.url);
+        const { chunks } = await sealBody(statement, bodyOf(statement, operator, GOOD));
+        const { port, hostname } = new URL(cut.url);
+        const head = `POST ${SECRETS_PATH} HTTP/1.1\r\nhost: a\r\ncontent-type: message/ohttp-chunked-req\r\ncontent-length:`;
+        const body = Buffer.concat(chunks);
+        const socket = connect(Number(port), hostname);
+        await new Promise((resolve) =>
+          socket.write(Buffer.concat([Buffer.from(`${head} ${body.length}\r\n\r\n`), body]), resolve),
+        );
+        await new Promise((resolve) => setTimeout(resolve, wait_ms));
+        socket.destroy();
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        // Taken, or still waited for; nothing in between.
+        const again = await sendSecrets(cut.url, operator, GOOD);
+        expect([again.status, cut.taken() !== null]).toEqual([expect.toBeOneOf([200, 409]), true]);
+      } finally {
+        await cut.close();
+      }
     }
   });
 
