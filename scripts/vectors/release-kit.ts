@@ -87,14 +87,17 @@ export function releaseStatement({ files, predicate, subject, statement, tag = '
 
 export interface StatusParts {
   readonly current?: string;
+  /** Of the current release's statement. */
+  readonly sha256?: string;
   readonly withdrawn?: readonly object[];
   readonly predicate?: object;
 }
 
-export function statusStatement({ current = 'v1.0.0', withdrawn = [], predicate }: StatusParts = {}): string {
+export function statusStatement({ current = 'v1.0.0', withdrawn = [], predicate, ...parts }: StatusParts = {}): string {
+  const { sha256 = hex(releaseStatement({ tag: current })) } = parts;
   return JSON.stringify({
     _type: 'https://in-toto.io/Statement/v1',
-    subject: [{ name: current, digest: { sha256: hex(releaseStatement({ tag: current })) } }],
+    subject: [{ name: current, digest: { sha256 } }],
     predicateType: typeOf('release-status'),
     predicate: { version: 1, repository: REPOSITORY, current, withdrawn, ...predicate },
   });

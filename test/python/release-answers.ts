@@ -35,6 +35,12 @@ export async function answers(): Promise<{ readonly question: Question; readonly
     ['an answer', answer, { release: right }, 'measured'],
     ['an old status', answer, { release: { ...right, status: statusOf({}, 15) } }, 'release_status_stale'],
     ['an old status, and a tag', answer, { release: { ...right, tag, status: statusOf({}, 15) } }, 'measured'],
+    [
+      'a status of what its tag was moved to',
+      answer,
+      { release: { ...right, status: statusOf({ sha256: 'ab'.repeat(32) }) } },
+      'release_subject_mismatch',
+    ],
     ['no status', answer, { release: plain }, 'release_status_unavailable'],
     ['no status, and a tag', answer, { release: { ...plain, tag } }, 'measured'],
     ['a later release', answer, { release: { ...right, status: statusOf({ current: 'v0.4.0' }) } }, 'measured'],

@@ -11,6 +11,8 @@ import type { TrustedRoot } from './trusted-root.ts';
 interface SignedStatus {
   readonly logged: Date;
   readonly current: string;
+  /** SHA-256 of the statement of the current release. */
+  readonly current_sha256: string;
   readonly withdrawn: readonly { readonly tag: string; readonly statement_sha256: string; readonly reason: string }[];
 }
 
@@ -43,9 +45,10 @@ export async function readStatus(
   const status = withCode('release_status_malformed', 'the status', () => readPredicate(predicate));
   if (status.repository !== repository)
     throw new CheckFailure('release_repository_mismatch', 'the status is about another repository');
-  if (subjects.size !== 1 || !subjects.has(status.current))
+  const current_sha256 = subjects.get(status.current);
+  if (subjects.size !== 1 || current_sha256 === undefined)
     throw new CheckFailure('release_subject_mismatch', 'the status is not about the release that it calls current');
-  return { ...status, logged };
+  return { ...status, current_sha256, logged };
 }
 
 function readPredicate(value: unknown) {
@@ -73,7 +76,7 @@ function readPredicate(value: unknown) {
 /**
  * @param answered the time of the answer, by which the status must be fresh. @param at the time of the check: what was withdrawn in a
  * status of later does not count, and is told. @param isPinned the caller names a tag, so that a status may be old or absent.
- * @throws {CheckFailure} release_withdrawn, release_status_stale, release_status_unavailable
+ * @throws {CheckFailure} release_withdrawn, release_subject_mismatch, release_status_stale, release_status_unavailable
  */
 export function judge(
   status: SignedStatus | null,
@@ -84,10 +87,13 @@ export function judge(
     if (isPinned) return ABSENT;
     throw new CheckFailure('release_status_unavailable', 'no status was shown, and the caller names no tag');
   }
-  const { logged, current, withdrawn } = status;
+  const { logged, current, current_sha256, withdrawn } = status;
   const found = withdrawn.find(({ tag, statement_sha256: hash }) => tag === release.tag || hash === release.sha256);
   if (found !== undefined && logged <= at)
     throw new CheckFailure('release_withdrawn', `${release.tag} was withdrawn: ${found.reason}`);
+  // A tag can be moved, and its workflow then signs once more.
+  if (current === release.tag && current_sha256 !== release.sha256 && logged <= at)
+    throw new CheckFailure('release_subject_mismatch', `the status is about another statement of ${current}`);
   const isFresh = logged.getTime() >= answered.getTime() - FRESH_MS;
   if (!isFresh && !isPinned)
     throw new CheckFailure(

@@ -1,4 +1,5 @@
 // Nodes of a signed release: proven by its list, failed with another tag, and said where the release is old or not to be had.
+import { hash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -34,7 +35,8 @@ function releaseOf(tag: string, current = tag): string {
     predicate: { weights: [{ launch: 'launch.json', ...WEIGHTS }] },
   });
   const bundle = makeBundle(world, { payload, at: AT, said: { ...SAID, ref: `refs/tags/${tag}` } });
-  const status = makeBundle(world, { payload: statusStatement({ current }), at: AT, said: STATUS_SAID });
+  const sha256 = hash('sha256', payload);
+  const status = makeBundle(world, { payload: statusStatement({ current, sha256 }), at: AT, said: STATUS_SAID });
   return JSON.stringify({ bundle, status });
 }
 

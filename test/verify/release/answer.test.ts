@@ -71,6 +71,12 @@ describe('an answer of a guest that a release lists', () => {
     ['no status', { status: null }, 'release_status release_status_unavailable', true],
     ['an old status', { status: statusOf({}, 15) }, 'release_status release_status_stale', false],
     [
+      'a status of what its tag was moved to',
+      { status: statusOf({ sha256: 'ab'.repeat(32) }) },
+      'release_status release_subject_mismatch',
+      false,
+    ],
+    [
       'a withdrawal',
       { status: statusOf({ withdrawn: [{ ...withdrawal(), tag: 'v0.3.0' }] }) },
       'release_status release_withdrawn',

@@ -1,5 +1,5 @@
 // Answers of a guest that a release lists, and the release: for the verifier, the command line and the gateway.
-import { generateKeyPairSync } from 'node:crypto';
+import { generateKeyPairSync, hash } from 'node:crypto';
 import { pem } from '../../../demo/twin/authority.ts';
 import { makeSnpReport, snpMember } from '../../../demo/twin/snp.ts';
 import { releaseStatement, STATUS_SAID, statusStatement } from '../../../scripts/vectors/release-kit.ts';
@@ -53,7 +53,7 @@ export const bundleOf = (tag = 'v0.3.0', ago = 30): string =>
 export const statusOf = (parts: Parameters<typeof statusStatement>[0] = {}, ago = 3): string =>
   JSON.stringify(
     makeBundle(world, {
-      payload: statusStatement({ current: 'v0.3.0', ...parts }),
+      payload: statusStatement({ current: 'v0.3.0', sha256: hash('sha256', statement(parts?.current)), ...parts }),
       at: new Date(AT.getTime() - ago * DAY_MS),
       said: STATUS_SAID,
     }),

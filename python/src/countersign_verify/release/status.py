@@ -37,6 +37,8 @@ class SignedStatus:
     logged: int
     """Unix milliseconds."""
     current: str
+    current_sha256: str
+    """SHA-256 of the statement of the current release."""
     withdrawn: Sequence[_Withdrawn]
 
 
@@ -65,7 +67,7 @@ def read_status(given: str, root: TrustedRoot, repository: str, ids: Ids | None)
     if list(statement.subjects) != [status.current]:
         message = "the status is not about the release that it calls current"
         raise CheckFailure("release_subject_mismatch", message)
-    return SignedStatus(logged, status.current, status.withdrawn)
+    return SignedStatus(logged, status.current, statement.subjects[status.current], status.withdrawn)
 
 
 def _predicate(value: object) -> _Predicate:
@@ -97,7 +99,7 @@ def judge(
     `answered`: the time of the answer, by which the status must be fresh. `at`: the time of the check: what was
     withdrawn in a status of later does not count, and is told. `is_pinned`: the caller names a tag, so that a status may
     be old or absent.
-    @raises CheckFailure: release_withdrawn, release_status_stale, release_status_unavailable
+    @raises CheckFailure: release_withdrawn, release_subject_mismatch, release_status_stale, release_status_unavailable
     """
     if status is None:
         if is_pinned:
@@ -109,6 +111,9 @@ def judge(
     )
     if found is not None and logged <= at:
         raise CheckFailure("release_withdrawn", f"{release.tag} was withdrawn: {found.reason}")
+    # A tag can be moved, and its workflow then signs once more.
+    if current == release.tag and status.current_sha256 != release.sha256 and logged <= at:
+        raise CheckFailure("release_subject_mismatch", f"the status is about another statement of {current}")
     is_fresh = logged >= answered - _FRESH_MS
     if not is_fresh and not is_pinned:
         message = (
