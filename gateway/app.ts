@@ -47,7 +47,7 @@ import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi, usage } from './routes/status.ts';
 import { createCollateralRoutes, verify, verifyQuery } from './routes/verify.ts';
 import { createSealingKeys, type SealingKeys } from './sealing/sealing-keys.ts';
-import { refuseSecrets } from './sealing/secrets.ts';
+import { refuseSecrets } from './sealing/secrets-receiver.ts';
 import { type AdmitOnce, admitInStore } from './sealing/seeds.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/watch.ts';

@@ -17,7 +17,7 @@ import { attestationSession } from './routes/attestation.ts';
 import { sealed, sealingKeys } from './routes/sealed.ts';
 import { notTooLarge, takeSecrets, waiting, waitingHealth } from './routes/secrets.ts';
 import { createSealingKeys } from './sealing/sealing-keys.ts';
-import { createSecretsReceiver } from './sealing/secrets.ts';
+import { createSecretsReceiver } from './sealing/secrets-receiver.ts';
 import { createTelemetry } from './telemetry/telemetry.ts';
 
 interface WaitingApp {

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { parse } from 'yaml';
 import { CheckFailure } from '../verify/index.ts';
-import { predicateType, readRelease, weightsOf } from '../verify/release/statement.ts';
+import { predicateType, readRelease, weightsOf } from '../verify/release/release-statement.ts';
 
 const USAGE = `npm run make reference -- OUT COMPOSE --repository OWNER/REPO --tag TAG --commit COMMIT [--weights …] [--operator HEX]
 

@@ -12,7 +12,7 @@ export async function releaseSearch(
 ): Promise<(node: Node) => Promise<ReleaseOptions | null>> {
   const named = nodes.find(({ release }) => release !== null)?.release;
   if (named == null) return async () => null;
-  const { releaseOptions } = await import('../../verify/cli/release.ts');
+  const { releaseOptions } = await import('../../verify/cli/release-source.ts');
   const given = { ...(args as Arguments), trustedRoot: trusted_root };
   // Reads the root.
   await releaseOptions({ ...given, release: named, gateway: null, offline: true, collateral: null }, () => {});

@@ -6,7 +6,7 @@ import { type Secrets, VERSION } from '../base/config.ts';
 import { Problem } from '../base/problem.ts';
 import { bodyText, readBody } from '../http/body.ts';
 import type { Context, Middleware } from '../http/context.ts';
-import type { SecretsReceiver } from '../sealing/secrets.ts';
+import type { SecretsReceiver } from '../sealing/secrets-receiver.ts';
 import { sidecarHealth } from './status.ts';
 
 /** The route inside of the seal. `onTaken` is called when the response is out. */

@@ -8,7 +8,7 @@ import {
   type ReleaseTexts,
   readReleaseDocument,
 } from '../../verify/release/document.ts';
-import { REPOSITORY, TAG_NAME } from '../../verify/release/statement.ts';
+import { REPOSITORY, TAG_NAME } from '../../verify/release/release-statement.ts';
 import { readTrustedRoot } from '../../verify/release/trusted-root.ts';
 import { ask, GatewayError } from '../base/gateway.ts';
 

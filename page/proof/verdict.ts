@@ -1,7 +1,7 @@
 // The verdict for people: one badge and one sentence, four claims, and the step of the ladder that was reached.
 
 import type { ReleaseClaims } from '../../verify/common/release-options.ts';
-import { releaseSentence } from '../../verify/cpu/words.ts';
+import { releaseSentence } from '../../verify/cpu/cpu-words.ts';
 import { type Check, type CheckName, isUnavailable, type Level, type VerificationReport } from '../../verify/index.ts';
 import { ageInWords } from '../../verify/policy/verdict.ts';
 import type { Subject } from './subject.ts';

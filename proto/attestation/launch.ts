@@ -12,7 +12,7 @@ export interface Weights {
 }
 
 /** The members of a launch file of version 2, which `npm run launch` writes. */
-export interface LaunchFile {
+interface LaunchFile {
   /** SHA-256 of the compose file, in hex. */
   readonly compose_sha256: string;
   /** In the order of their names. */

@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { predicateType, readRelease, readStatement } from '../../verify/release/statement.ts';
+import { predicateType, readRelease, readStatement } from '../../verify/release/release-statement.ts';
 import { temporaryFolder } from '../support/harness.ts';
 import { COMPOSE, WEIGHTS } from '../support/launch-file.ts';
 import { type Copy, copyOfRepository, ROOT } from './copy.ts';

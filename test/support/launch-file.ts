@@ -1,14 +1,14 @@
 // Launch files of images that there are not: of version 2, as `npm run launch` writes it, and of version 1.
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { type LaunchFile, writeLaunch } from '../../proto/attestation/launch.ts';
+import { writeLaunch } from '../../proto/attestation/launch.ts';
 
 /** What Compose prints of compose.yaml, compose.cpu.yaml and compose.measured.yaml (test/deploy/compose-overlays.deploy.ts). */
 export const COMPOSE = readFileSync(new URL('measured-compose.json', import.meta.url), 'utf8');
 export const WEIGHTS = { name: 'Qwen/Qwen3-8B@b968826d9c46dd6066d109eabc6255188de91218', verity_root: 'cd'.repeat(32) };
 
 /** The launch file of this compose file. */
-export function launchOf(compose: string, more: Partial<LaunchFile> = {}): string {
+export function launchOf(compose: string, more: Partial<Parameters<typeof writeLaunch>[0]> = {}): string {
   return writeLaunch({ compose_sha256: hash('sha256', compose), weights: [WEIGHTS], operator: null, compose, ...more });
 }
 

@@ -84,7 +84,7 @@ function printRequested(request: Request, all: readonly Command[]): number {
 /** Only where --release is given is its code loaded. */
 async function withRelease(args: Arguments): Promise<Arguments> {
   if (args.release === null) return args;
-  const { releaseOptions } = await import('./release.ts');
+  const { releaseOptions } = await import('./release-source.ts');
   return { ...args, released: await releaseOptions(args, args.quiet ? () => {} : onFetch) };
 }
 
@@ -148,7 +148,7 @@ async function fetchCollateral(args: Arguments, kind: FileKind, input: string | 
     collateral,
   });
   if (args.released !== null && args.released.bundle !== null) {
-    const { keepRelease } = await import('./release.ts');
+    const { keepRelease } = await import('./release-source.ts');
     kept.push(keepRelease(args.released, args.into ?? '.'));
   }
   fetched();

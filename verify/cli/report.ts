@@ -2,7 +2,7 @@
 import { styleText } from 'node:util';
 import type { Check } from '../common/checks.ts';
 import type { ReleaseClaims } from '../common/release-options.ts';
-import { releaseSentence } from '../cpu/words.ts';
+import { releaseSentence } from '../cpu/cpu-words.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu.ts';
 import type { Claims, Level, VerificationReport } from '../index.ts';
 import { ageInWords } from '../policy/verdict.ts';

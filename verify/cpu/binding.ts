@@ -17,9 +17,9 @@ import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { parseCpu } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, ReleasedCpuOptions, VerifiedSession } from './cpu-options.ts';
+import { type CpuWords, NO_WORDS, wordsOf } from './cpu-words.ts';
 import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, skipCpuEvidence } from './verify-cpu.ts';
 import { checkWeights } from './weights.ts';
-import { type CpuWords, NO_WORDS, wordsOf } from './words.ts';
 
 /** A session that the caller has verified. */
 type HeldSession = Omit<VerifiedSession, 'hpke'>;

@@ -5,13 +5,13 @@ import { LruMap } from '../common/lru.ts';
 import { RELEASE_OPTIONS, type ReleaseClaims, type ReleaseOptions } from '../common/release-options.ts';
 import type { CpuReference } from '../cpu/cpu-options.ts';
 import { iso } from '../x509/certificate.ts';
-import { readBundle } from './bundle.ts';
-import type { Identity } from './certificate.ts';
 import { PROJECT } from './project.ts';
 import { PUBLIC_ROOT } from './public-root.ts';
+import { REPOSITORY, type ReleaseStatement, readRelease, TAG_NAME } from './release-statement.ts';
+import { judge, readStatus } from './release-status.ts';
 import { verifyBundle } from './signed.ts';
-import { REPOSITORY, type ReleaseStatement, readRelease, TAG_NAME } from './statement.ts';
-import { judge, readStatus } from './status.ts';
+import type { Identity } from './signer-certificate.ts';
+import { readBundle } from './sigstore-bundle.ts';
 import { readTrustedRoot, type TrustedRoot } from './trusted-root.ts';
 
 export interface VerifiedRelease {

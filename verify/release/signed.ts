@@ -2,10 +2,10 @@
 import { CheckFailure } from '../common/checks.ts';
 import { iso } from '../x509/certificate.ts';
 import { ecdsaVerify } from '../x509/public-key.ts';
-import type { ReleaseBundle, SignedMaterial } from './bundle.ts';
-import { checkChain, checkIdentity, checkReceipts, type Identity, readLeaf } from './certificate.ts';
-import { checkBody, checkInclusion, checkPeriod, logOf, promisedTime } from './log.ts';
+import { checkChain, checkIdentity, checkReceipts, type Identity, readLeaf } from './signer-certificate.ts';
+import type { ReleaseBundle, SignedMaterial } from './sigstore-bundle.ts';
 import { stampedTime } from './timestamp.ts';
+import { checkBody, checkInclusion, checkPeriod, logOf, promisedTime } from './transparency-log.ts';
 import type { TrustedRoot } from './trusted-root.ts';
 
 /** The tolerance between the log's clock and ours. */

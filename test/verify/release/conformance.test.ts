@@ -2,9 +2,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { readBundle, readMaterial } from '../../../verify/release/bundle.ts';
 import { PUBLIC_ROOT } from '../../../verify/release/public-root.ts';
 import { verifySigned } from '../../../verify/release/signed.ts';
+import { readBundle, readMaterial } from '../../../verify/release/sigstore-bundle.ts';
 import { readTrustedRoot } from '../../../verify/release/trusted-root.ts';
 import { genuineVectors, vectorPath, vectorsPresent } from '../../support/vectors.ts';
 

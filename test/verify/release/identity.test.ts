@@ -1,7 +1,7 @@
 // The project's own releases: names can be given to somebody else, GitHub's numbers cannot.
 import { expect, test } from 'vitest';
 import { makeKeys, makeLeaf, makeReleaseWorld, SAID } from '../../../scripts/vectors/release-world.ts';
-import { checkIdentity, readLeaf } from '../../../verify/release/certificate.ts';
+import { checkIdentity, readLeaf } from '../../../verify/release/signer-certificate.ts';
 
 const made = makeLeaf(makeReleaseWorld(makeKeys()), SAID, { from: new Date('2026-06-01T12:00:00Z') });
 const leaf = readLeaf(new Uint8Array(made.certificate.der));

@@ -2,10 +2,10 @@
 import { CheckFailure } from '../common/checks.ts';
 import type { ReleaseStatus } from '../common/release-options.ts';
 import { iso } from '../x509/certificate.ts';
-import { readBundle } from './bundle.ts';
 import { FormError, list, members, text, withCode } from './form.ts';
+import { predicateType, readStatement, TAG_NAME } from './release-statement.ts';
 import { verifyBundle } from './signed.ts';
-import { predicateType, readStatement, TAG_NAME } from './statement.ts';
+import { readBundle } from './sigstore-bundle.ts';
 import type { TrustedRoot } from './trusted-root.ts';
 
 interface SignedStatus {

@@ -3,8 +3,8 @@ import { concat, digest, EncodingError, equal, fromBase64, fromUtf8, toBase64, t
 import { CheckFailure } from '../common/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
-import { DSSE_ENTRY, type LogEntry, type ReleaseBundle, type SignedMaterial } from './bundle.ts';
 import { base64, list, members, parsed, text, withCode } from './form.ts';
+import { DSSE_ENTRY, type LogEntry, type ReleaseBundle, type SignedMaterial } from './sigstore-bundle.ts';
 import { keyOf, type LogKey, verifiesUnder, within } from './trusted-root.ts';
 
 /** @returns the log's key. @throws {CheckFailure} release_untrusted */
